@@ -1,0 +1,79 @@
+//! `engine eval`: a run's decisions against known labels.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use operator::record::read_source;
+use operator::{eval, run_directory};
+
+/// Arguments of `engine eval`.
+#[derive(Debug, Args)]
+pub struct EvalArguments {
+    /// Directory that `engine run` wrote.
+    run: PathBuf,
+    /// JSON, JSONL or CSV file with ids and labels; often the run's own input.
+    #[arg(long, value_name = "FILE")]
+    labels: PathBuf,
+    /// The plan's field to judge.
+    #[arg(long, value_name = "FIELD")]
+    field: String,
+    /// Field of the labels file that holds the label [default: the same name].
+    #[arg(long, value_name = "FIELD")]
+    label_field: Option<String>,
+    /// Field of the labels file that holds the id.
+    #[arg(long, value_name = "FIELD", default_value = "number")]
+    id: String,
+    /// Turn a stored label into the plan's, such as `true=yes`; may be repeated.
+    #[arg(long = "map", value_name = "STORED=LABEL", value_parser = parse_pair)]
+    map: Vec<(String, String)>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .map(|(stored, label)| (stored.to_owned(), label.to_owned()))
+        .ok_or_else(|| format!("`{text}` has no `=`; write STORED=LABEL, such as true=yes"))
+}
+
+/// Prints accuracy, per-class figures and the confusion matrix.
+pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
+    let facts = run_directory::read_facts(&arguments.run.join("facts.jsonl"))?;
+    let answer = run_directory::read_answer(&arguments.run)?;
+    let (artifact, records, _) = read_source(&arguments.labels, None)?;
+    let label_field = arguments.label_field.as_ref().unwrap_or(&arguments.field);
+    let map: BTreeMap<String, String> = arguments.map.iter().cloned().collect();
+    let labels = eval::read_labels(&artifact.path, &records, &arguments.id, label_field, &map)?;
+    let known = facts
+        .iter()
+        .any(|fact| fact.values.contains_key(&arguments.field));
+    if !known && answer.coverage.decided > 0 {
+        let mut fields: Vec<&str> = facts
+            .iter()
+            .flat_map(|fact| fact.values.keys().map(String::as_str))
+            .collect();
+        fields.sort_unstable();
+        fields.dedup();
+        anyhow::bail!(
+            "{}: no fact has field `{}`; the run's fields are {}",
+            arguments.run.display(),
+            arguments.field,
+            fields.join(", ")
+        );
+    }
+    let report = eval::evaluate(&facts, &labels, &arguments.field);
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&report).context("the report as JSON")?;
+        println!("{text}");
+    } else {
+        if answer.simulated {
+            println!("SIMULATED: these answers were replayed, no model was asked.\n");
+        }
+        println!("{report}");
+    }
+    Ok(ExitCode::SUCCESS)
+}

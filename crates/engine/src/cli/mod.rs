@@ -1,0 +1,66 @@
+//! The commands. Each file is one command; this one holds what they share.
+
+mod eval;
+mod models;
+mod progress;
+mod run;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The command could not do its work.
+pub const EXIT_FAILED: u8 = 1;
+/// The work was done but some units have no answer: errored, cancelled or not run.
+pub const EXIT_INCOMPLETE: u8 = 3;
+
+/// A question over a thousand records, answered by a local model, with every claim cited.
+#[derive(Debug, Parser)]
+#[command(name = "engine", version, about, after_help = AFTER_HELP)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Example: engine run fixtures/plans/auth-blockers.toml
+
+Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have no answer.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Answer a plan's question over its records.
+    Run(run::RunArguments),
+    /// Compare a run's decisions with known labels.
+    Eval(eval::EvalArguments),
+    /// List the models of the manifest and which are here.
+    Models,
+    /// Fetch a model and verify its bytes.
+    Pull(models::PullArguments),
+}
+
+impl Arguments {
+    /// Runs the chosen command.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Run(arguments) => run::run(arguments),
+            Command::Eval(arguments) => eval::eval(&arguments),
+            Command::Models => models::list(),
+            Command::Pull(arguments) => models::pull(&arguments),
+        }
+    }
+}
+
+/// An error and its causes in one line, without repeating what the outer one already says.
+pub fn chain(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}

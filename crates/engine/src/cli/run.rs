@@ -1,0 +1,243 @@
+//! `engine run`: a plan over its records, on the local model or a recording.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use engine::local::{self, Device};
+use engine::models::{self, Environment, LocalModel, TerminalReporter};
+use engine::runner::{Reuse, RunnerOptions};
+use operator::Plan;
+use operator::infer::{CancelFlag, Infer};
+use operator::memo::{FactStore, RedbStore};
+use operator::ops::partition;
+use operator::record::read_source;
+use operator::replay::Replay;
+use operator::run::{RunOptions, RunOutcome};
+use operator::run_directory::RunDirectory;
+
+use super::progress::RunProgress;
+use super::{EXIT_INCOMPLETE, terminal};
+
+/// Arguments of `engine run`.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// The plan: question, rubric, fields, predicates and reductions, as TOML.
+    plan: PathBuf,
+    /// Records as a JSON array, JSONL or CSV [default: the plan's own input].
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// A name from `engine models`, a GGUF file, or a safetensors directory.
+    #[arg(
+        long,
+        value_name = "NAME|PATH",
+        default_value = "qwen2.5-coder-0.5b",
+        env = "ENGINE_MODEL"
+    )]
+    model: String,
+    /// Directory for the run's files [default: runs/PLAN-INPUT].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Ask about at most this many records; the rest counts as not run.
+    #[arg(long, value_name = "N")]
+    limit: Option<u32>,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Where the forward runs.
+    #[arg(long, value_enum, default_value = "cpu")]
+    device: DeviceArgument,
+    /// Answer from a recording instead of a model; everything is marked as simulated.
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    replay: Option<PathBuf>,
+    /// `off` computes the rubric again for every record: the control of every reuse claim.
+    #[arg(long, value_enum, default_value = "shared")]
+    reuse: ReuseArgument,
+    /// Tokens that one packed forward aims for.
+    #[arg(long, value_name = "N", default_value_t = RunnerOptions::default().batch_tokens)]
+    batch_tokens: usize,
+    /// Database of remembered answers [default: in the user's cache directory].
+    #[arg(long, value_name = "FILE", env = "ENGINE_STORE")]
+    store: Option<PathBuf>,
+    /// Neither look answers up nor remember them.
+    #[arg(long, conflicts_with = "store")]
+    no_store: bool,
+    /// Use no network: the model must already be here.
+    #[arg(long)]
+    offline: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum DeviceArgument {
+    Cpu,
+    /// Candle tensor operations on the CPU: slow, the yardstick of the others.
+    CpuPortable,
+    Cuda,
+    Metal,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ReuseArgument {
+    Shared,
+    Off,
+}
+
+/// Runs the plan.
+pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
+    let plan = Plan::load(&arguments.plan)?;
+    let input = arguments
+        .input
+        .clone()
+        .or_else(|| plan.input_path())
+        .with_context(|| {
+            format!(
+                "{}: the plan names no input; add `path` under [input] or pass --input FILE",
+                arguments.plan.display()
+            )
+        })?;
+    let (artifact, records, bad) = read_source(&input, plan.input.format)?;
+    let parts = partition(&plan, artifact, records, bad)?;
+    for unit in &parts.bad {
+        eprintln!(
+            "warning: {}: {}: {}",
+            input.display(),
+            unit.place,
+            unit.reason
+        );
+    }
+    let out = arguments
+        .out
+        .clone()
+        .unwrap_or_else(|| default_directory(&arguments.plan, &input));
+    // What needs no model is checked before a model is fetched or loaded.
+    let options = serde_json::json!({
+        "limit": arguments.limit,
+        "reuse": format!("{:?}", arguments.reuse).to_lowercase(),
+        "device": format!("{:?}", arguments.device).to_lowercase(),
+        "batch_tokens": arguments.batch_tokens,
+        "replay": arguments.replay,
+    });
+    let mut directory = RunDirectory::create(&out, env!("CARGO_PKG_VERSION"), options)?;
+    let mut backend = open_backend(&arguments)?;
+    let store = open_store(&arguments)?;
+    let memo = store.as_ref().map(|store| store as &dyn FactStore);
+    let cancel = Arc::new(CancelFlag::new());
+    let on_signal = cancel.clone();
+    ctrlc::set_handler(move || {
+        eprintln!("\nstopping after this forward; what is decided stays decided");
+        on_signal.cancel();
+    })?;
+    let started = Instant::now();
+    let clock = || started.elapsed().as_micros() as u64;
+    let run_options = RunOptions {
+        limit: arguments.limit,
+        clock: &clock,
+        cancel: &cancel,
+    };
+    let mut progress = RunProgress::new(false);
+    let outcome = operator::run::run(
+        &plan,
+        parts,
+        backend.as_mut(),
+        memo,
+        run_options,
+        &mut progress,
+        Some(&mut directory),
+    )?;
+    report(&outcome, &arguments, &out)?;
+    if let Some(failure) = &outcome.backend_failure {
+        let error = anyhow::anyhow!("{}", failure);
+        eprintln!("error: {}", super::chain(&error));
+    }
+    if outcome.answer.complete {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Ok(ExitCode::from(EXIT_INCOMPLETE))
+    }
+}
+
+fn report(outcome: &RunOutcome, arguments: &RunArguments, out: &Path) -> anyhow::Result<()> {
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&outcome.answer)?;
+        writeln!(std::io::stdout(), "{text}")?;
+    } else {
+        terminal::print(&outcome.answer, &outcome.usage);
+        println!("files            {}", out.display());
+    }
+    Ok(())
+}
+
+fn open_backend(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
+    if let Some(path) = &arguments.replay {
+        return Ok(Box::new(Replay::load(path)?));
+    }
+    if arguments.batch_tokens == 0 {
+        anyhow::bail!("--batch-tokens 0: a forward holds at least one token");
+    }
+    let model = find_model(&arguments.model, arguments.offline)?;
+    let device = match arguments.device {
+        DeviceArgument::Cpu => Device::Cpu,
+        DeviceArgument::CpuPortable => Device::CpuPortable,
+        DeviceArgument::Cuda => Device::Cuda,
+        DeviceArgument::Metal => Device::Metal,
+    };
+    let reuse = match arguments.reuse {
+        ReuseArgument::Shared => Reuse::Shared,
+        ReuseArgument::Off => Reuse::Off,
+    };
+    let options = RunnerOptions {
+        batch_tokens: arguments.batch_tokens,
+        reuse,
+        ..RunnerOptions::default()
+    };
+    let started = Instant::now();
+    let infer = local::open(&model, device, options)?;
+    let seconds = started.elapsed().as_secs_f64();
+    eprintln!("loaded {} in {seconds:.1} s", infer.identity().describe);
+    Ok(Box::new(infer))
+}
+
+fn find_model(reference: &str, offline: bool) -> anyhow::Result<LocalModel> {
+    let path = Path::new(reference);
+    if path.is_dir() {
+        return Ok(local::directory_model(path)?);
+    }
+    let environment = Environment::from_process()?;
+    Ok(models::resolve(
+        reference,
+        &environment,
+        offline,
+        &mut TerminalReporter::stderr(),
+    )?)
+}
+
+fn open_store(arguments: &RunArguments) -> anyhow::Result<Option<RedbStore>> {
+    if arguments.no_store || arguments.replay.is_some() {
+        return Ok(None);
+    }
+    let path = match &arguments.store {
+        Some(path) => path.clone(),
+        None => Environment::from_process()?
+            .cache_dir()
+            .join("answers.redb"),
+    };
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).with_context(|| format!("{}", parent.display()))?;
+    }
+    Ok(Some(RedbStore::open(&path)?))
+}
+
+/// `runs/PLAN-INPUT`, from the stems of both files.
+fn default_directory(plan: &Path, input: &Path) -> PathBuf {
+    let stem = |path: &Path| {
+        path.file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    Path::new("runs").join(format!("{}-{}", stem(plan), stem(input)))
+}

@@ -1,0 +1,127 @@
+//! The answer as a person reads it in a terminal.
+
+use comfy_table::{CellAlignment, Table, presets};
+use operator::answer::CitedAnswer;
+use operator::fact::Status;
+use operator::run::RunUsage;
+
+/// Longest quote shown, in characters; the whole one is in `answer.json`.
+const QUOTE_CHARS: usize = 100;
+/// Citations shown for one claim.
+const CITES_SHOWN: usize = 5;
+
+/// Prints coverage, claims with their citations, and what was computed and reused.
+pub fn print(answer: &CitedAnswer, usage: &RunUsage) {
+    if answer.simulated {
+        println!("SIMULATED: answers come from a recording, no model was asked.\n");
+    }
+    println!("{}\n", answer.question);
+    print_coverage(answer);
+    println!();
+    for claim in &answer.claims {
+        println!("* {}", claim.text);
+        for cite in claim.cites.iter().take(CITES_SHOWN) {
+            match &cite.span {
+                Some(span) => {
+                    println!(
+                        "    [{}] {}: \"{}\"",
+                        cite.unit_id,
+                        span.field,
+                        shorten(&span.quote)
+                    );
+                }
+                None => println!("    [{}]", cite.unit_id),
+            }
+        }
+        let hidden = claim
+            .cites_total
+            .saturating_sub(claim.cites.len().min(CITES_SHOWN) as u64);
+        if hidden > 0 {
+            println!("    ... and {hidden} more");
+        }
+    }
+    print_usage(answer, usage);
+}
+
+fn print_coverage(answer: &CitedAnswer) {
+    let counts = &answer.coverage;
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header([
+        "records",
+        "excluded",
+        "decided",
+        "abstained",
+        "errored",
+        "cancelled",
+        "not run",
+    ]);
+    table.add_row(
+        [
+            counts.units,
+            counts.excluded,
+            counts.decided,
+            counts.abstained,
+            counts.errored,
+            counts.cancelled,
+            counts.not_run,
+        ]
+        .map(|count| count.to_string()),
+    );
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    println!("{table}");
+    if !answer.complete {
+        println!("INCOMPLETE: some records have no answer:");
+        for reason in answer.coverage_by_reason.iter().filter(|reason| {
+            matches!(
+                reason.status,
+                Status::Errored | Status::Cancelled | Status::NotRun
+            )
+        }) {
+            let why = reason.reason.as_deref().unwrap_or("no reason given");
+            println!(
+                "  {} x {:?} at {}: {}",
+                reason.units, reason.status, reason.stage, why
+            );
+        }
+    }
+}
+
+fn print_usage(answer: &CitedAnswer, usage: &RunUsage) {
+    let job = &usage.job;
+    println!("\nmodel            {}", answer.backend.name);
+    println!("tokens computed  {}", job.computed_tokens);
+    println!(
+        "tokens reused    {} ({} forks of one {}-token prefix, computed {})",
+        job.cached_tokens,
+        job.forks,
+        job.prefix_tokens,
+        if job.prefix_computed_tokens > 0 {
+            "once"
+        } else {
+            "earlier"
+        }
+    );
+    println!("remembered       {} records", usage.remembered_units);
+    println!(
+        "time             {}.{:03} s",
+        usage.wall_ms / 1000,
+        usage.wall_ms % 1000
+    );
+    println!("result           {}", answer.result_hash);
+}
+
+/// One line, at most `QUOTE_CHARS` characters, control characters replaced.
+fn shorten(text: &str) -> String {
+    let mut out: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(QUOTE_CHARS)
+        .collect();
+    if text.chars().nth(QUOTE_CHARS).is_some() {
+        out.push_str("...");
+    }
+    out
+}

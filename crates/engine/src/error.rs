@@ -1,0 +1,91 @@
+//! The engine's error type: what can go wrong with model files, devices and forwards.
+//!
+//! Bugs are assertions; trouble with one record is a status inside the answer, never an error.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Everything that stops the engine from answering at all.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A model file or directory could not be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A model file is not what it claims to be.
+    #[error("{path} is not a usable model: {problem}; cure: {cure}")]
+    BadModel {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, naming key or tensor.
+        problem: String,
+        /// What the user can do.
+        cure: String,
+    },
+    /// The device was not compiled into this binary.
+    #[error(
+        "device {device} is not in this build; rebuild with `cargo build --release --features {device}` or use `--device cpu`"
+    )]
+    DeviceNotBuilt {
+        /// The device asked for.
+        device: &'static str,
+    },
+    /// A tensor operation failed.
+    #[error("tensor operation: {0}")]
+    Tensor(#[from] candle_core::Error),
+    /// The KV cache refused a request.
+    #[error("kv cache: {0}")]
+    Cache(#[from] kvcache::CacheError),
+    /// Tokenizer trouble.
+    #[error("tokenizer: {0}")]
+    Tokenizer(#[from] crate::tokenizer::TokenizerError),
+    /// Chat template trouble.
+    #[error("chat template: {0}")]
+    Prompt(#[from] crate::prompt::PromptError),
+    /// The shared prompt leaves no room for records.
+    #[error(
+        "the rubric is {tokens} tokens long, the model's context holds {tokens_max}; shorten the rubric (it is never cut)"
+    )]
+    RubricTooLong {
+        /// Tokens of the rubric's prompt.
+        tokens: usize,
+        /// Tokens that the context allows for it.
+        tokens_max: usize,
+    },
+    /// A question cannot be scored.
+    #[error("question {field}: {problem}")]
+    BadQuestion {
+        /// Name of the field.
+        field: String,
+        /// Why it cannot be scored.
+        problem: String,
+    },
+}
+
+impl EngineError {
+    /// Wraps an operating-system error with the path it concerns.
+    pub fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        Self::Io {
+            path: path.into(),
+            source,
+        }
+    }
+
+    /// A model file that cannot be used, with the usual cure.
+    pub fn bad_model(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
+        Self::BadModel {
+            path: path.into(),
+            problem: problem.into(),
+            cure:
+                "fetch it again with `engine pull NAME`, or name another file with `--model PATH`"
+                    .into(),
+        }
+    }
+}

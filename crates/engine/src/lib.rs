@@ -1,0 +1,25 @@
+//! A self-hosted inference engine with micro-context batching built in.
+//!
+//! Layers, each importing only from those above it:
+//!
+//! | module | job |
+//! |---|---|
+//! | [`error`] | what can go wrong with files, devices and forwards |
+//! | [`models`] | the manifest: names to verified local files |
+//! | [`tokenizer`], [`prompt`], [`label_tree`] | text to tokens; the seam between rubric and unit; labels as a token tree |
+//! | [`model`] | the packed forward, behind one trait: `cpu` (fast) and `portable` (candle, any device) |
+//! | [`runner`] | seals the prefix, forks it, packs records, reads answers |
+//! | [`infer`] | implements `operator::infer::Infer`; the only file that knows both crates |
+//! | [`local`] | opens a model by name or path and joins the pieces |
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod error;
+pub mod infer;
+pub mod label_tree;
+pub mod local;
+pub mod model;
+pub mod models;
+pub mod prompt;
+pub mod runner;
+pub mod tokenizer;

@@ -1,0 +1,130 @@
+//! Opens a model by name or path and joins its pieces into a backend.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::EngineError;
+use crate::infer::LocalInfer;
+use crate::model::cpu::CpuModel;
+use crate::model::portable::PortableModel;
+use crate::model::{Model, ModelFiles};
+use crate::models::LocalModel;
+use crate::prompt::PromptTemplate;
+use crate::runner::{Runner, RunnerOptions};
+use crate::tokenizer::Tokenizer;
+
+/// Where the forward runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Device {
+    /// The fast CPU path.
+    #[default]
+    Cpu,
+    /// The portable path on the CPU: slow, the yardstick of the others.
+    CpuPortable,
+    /// The portable path on the first CUDA device; needs the feature `cuda`.
+    Cuda,
+    /// The portable path on the first Metal device; needs the feature `metal`.
+    Metal,
+}
+
+/// Opens a verified local model.
+///
+/// # Errors
+/// `BadModel` or `Io` when files are unusable, `DeviceNotBuilt` when the device is not in this
+/// build, `Tensor` when the device cannot be opened.
+pub fn open(
+    model: &LocalModel,
+    device: Device,
+    options: RunnerOptions,
+) -> Result<LocalInfer, EngineError> {
+    let forward_device = candle_device(device)?;
+    let files = ModelFiles::open(&model.path)?;
+    let (tokenizer, template) = match files.gguf_metadata() {
+        Some(metadata) => {
+            let tokenizer = Tokenizer::from_gguf(metadata)?;
+            let template = PromptTemplate::from_gguf(metadata)?;
+            (tokenizer, template)
+        }
+        None => {
+            let tokenizer = Tokenizer::from_file(&model.path.join("tokenizer.json"))?;
+            let template = PromptTemplate::from_folder(&model.path)?;
+            (tokenizer, template)
+        }
+    };
+    let forward: Box<dyn Model> = match forward_device {
+        None => Box::new(CpuModel::load(&files)?),
+        Some(device) => Box::new(PortableModel::load(&files, &device)?),
+    };
+    let digest = blake3::Hash::from_hex(&model.blake3)
+        .map_err(|error| EngineError::bad_model(&model.path, error.to_string()))?;
+    let runner = Runner::new(forward, options)?;
+    Ok(LocalInfer::new(
+        runner,
+        tokenizer,
+        template,
+        &model.name,
+        *digest.as_bytes(),
+    ))
+}
+
+/// The candle device of a portable path; none for the fast CPU path.
+fn candle_device(device: Device) -> Result<Option<candle_core::Device>, EngineError> {
+    match device {
+        Device::Cpu => Ok(None),
+        Device::CpuPortable => Ok(Some(candle_core::Device::Cpu)),
+        Device::Cuda if cfg!(feature = "cuda") => Ok(Some(candle_core::Device::new_cuda(0)?)),
+        Device::Metal if cfg!(feature = "metal") => Ok(Some(candle_core::Device::new_metal(0)?)),
+        Device::Cuda => Err(EngineError::DeviceNotBuilt { device: "cuda" }),
+        Device::Metal => Err(EngineError::DeviceNotBuilt { device: "metal" }),
+    }
+}
+
+/// Identifies a safetensors directory by the bytes of its files, in name order.
+///
+/// # Errors
+/// `Io` when a file cannot be read, `BadModel` when there are none.
+pub fn directory_model(path: &Path) -> Result<LocalModel, EngineError> {
+    let mut names: Vec<PathBuf> = std::fs::read_dir(path)
+        .map_err(|source| EngineError::io(path, source))?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|file| {
+            file.extension()
+                .is_some_and(|kind| kind == "json" || kind == "safetensors")
+        })
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        return Err(EngineError::bad_model(
+            path,
+            "the directory holds no model files",
+        ));
+    }
+    let mut hasher = blake3::Hasher::new_derive_key("engine model directory v1");
+    let mut bytes = 0;
+    for name in &names {
+        let mut file = blake3::Hasher::new();
+        file.update_mmap(name)
+            .map_err(|source| EngineError::io(name, source))?;
+        let text = name
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+        hasher.update(file.finalize().as_bytes());
+        bytes += std::fs::metadata(name)
+            .map_err(|source| EngineError::io(name, source))?
+            .len();
+    }
+    Ok(LocalModel {
+        name: path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+        path: path.into(),
+        blake3: hasher.finalize().to_hex().to_string(),
+        bytes,
+        verified: false,
+    })
+}

@@ -1,0 +1,287 @@
+//! The fast CPU path: dense projections over contiguous weights, fused query/key/value and
+//! gate/up, prefix attention as matrix products, no allocation once the buffers have grown.
+
+use kvcache::KvCache;
+use rayon::prelude::*;
+
+use super::attention::{self, Heads};
+use super::batch::Batch;
+use super::linear::Linear;
+use super::math::{self, RotaryTable};
+use super::{Model, ModelConfig, ModelFiles};
+use crate::error::EngineError;
+
+struct Layer {
+    attention_norm: Vec<f32>,
+    qkv: Linear,
+    attention_output: Linear,
+    feed_forward_norm: Vec<f32>,
+    gate_up: Linear,
+    down: Linear,
+}
+
+/// Buffers of one forward; they grow to the largest batch seen and stay.
+#[derive(Default)]
+struct Buffers {
+    residual: Vec<f32>,  // [rows, hidden]
+    normed: Vec<f32>,    // [rows, hidden]
+    qkv: Vec<f32>,       // [rows, (heads + 2 kv_heads) * head_dim]
+    attended: Vec<f32>,  // [rows, heads * head_dim]
+    projected: Vec<f32>, // [rows, hidden]
+    gate_up: Vec<f32>,   // [rows, 2 * feed_forward]
+    activated: Vec<f32>, // [rows, feed_forward]
+}
+
+/// A model whose weights live in memory as f32.
+pub struct CpuModel {
+    config: ModelConfig,
+    embedding: Linear,
+    head: Option<Linear>,
+    layers: Vec<Layer>,
+    output_norm: Vec<f32>,
+    rotary: RotaryTable,
+    buffers: Buffers,
+    rows_forwarded: u64,
+    forwards: u64,
+}
+
+impl CpuModel {
+    /// Reads every tensor and fuses the projections that share an input.
+    ///
+    /// # Errors
+    /// `BadModel` naming the tensor that is missing or has the wrong shape or type.
+    pub fn load(files: &ModelFiles) -> Result<Self, EngineError> {
+        let config = files.config.clone();
+        let (hidden, vocab) = (config.hidden, config.vocab);
+        let layers = (0..config.layers)
+            .into_par_iter()
+            .map(|index| load_layer(files, index))
+            .collect::<Result<Vec<_>, _>>()?;
+        let embedding = files.tensor("token_embd.weight", &[vocab, hidden])?;
+        let head = if files.has("output.weight") {
+            let weight = files.tensor("output.weight", &[vocab, hidden])?;
+            Some(Linear::new(hidden, vocab, weight, None))
+        } else {
+            None
+        };
+        Ok(Self {
+            embedding: Linear::new(hidden, vocab, embedding, None),
+            head,
+            layers,
+            output_norm: files.tensor("output_norm.weight", &[hidden])?,
+            rotary: RotaryTable::new(config.head_dim, config.rope_base),
+            buffers: Buffers::default(),
+            rows_forwarded: 0,
+            forwards: 0,
+            config,
+        })
+    }
+}
+
+fn load_layer(files: &ModelFiles, index: usize) -> Result<Layer, EngineError> {
+    let config = &files.config;
+    let (hidden, feed_forward) = (config.hidden, config.feed_forward);
+    let query = config.heads * config.head_dim;
+    let kv = config.kv_heads * config.head_dim;
+    let name = |part: &str| format!("blk.{index}.{part}");
+    let mut qkv = files.tensor(&name("attn_q.weight"), &[query, hidden])?;
+    qkv.extend(files.tensor(&name("attn_k.weight"), &[kv, hidden])?);
+    qkv.extend(files.tensor(&name("attn_v.weight"), &[kv, hidden])?);
+    let bias = if files.has(&name("attn_q.bias")) {
+        let mut bias = files.tensor(&name("attn_q.bias"), &[query])?;
+        bias.extend(files.tensor(&name("attn_k.bias"), &[kv])?);
+        bias.extend(files.tensor(&name("attn_v.bias"), &[kv])?);
+        Some(bias)
+    } else {
+        None
+    };
+    let mut gate_up = files.tensor(&name("ffn_gate.weight"), &[feed_forward, hidden])?;
+    gate_up.extend(files.tensor(&name("ffn_up.weight"), &[feed_forward, hidden])?);
+    let output = files.tensor(&name("attn_output.weight"), &[hidden, query])?;
+    let down = files.tensor(&name("ffn_down.weight"), &[hidden, feed_forward])?;
+    Ok(Layer {
+        attention_norm: files.tensor(&name("attn_norm.weight"), &[hidden])?,
+        qkv: Linear::new(hidden, config.qkv_width(), qkv, bias),
+        attention_output: Linear::new(query, hidden, output, None),
+        feed_forward_norm: files.tensor(&name("ffn_norm.weight"), &[hidden])?,
+        gate_up: Linear::new(hidden, 2 * feed_forward, gate_up, None),
+        down: Linear::new(feed_forward, hidden, down, None),
+    })
+}
+
+/// Grows a buffer and returns its first `len` floats.
+fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    if buffer.len() < len {
+        buffer.resize(len, 0.0);
+    }
+    &mut buffer[..len]
+}
+
+fn norm_rows(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
+    let width = weight.len();
+    out.par_chunks_mut(width)
+        .with_min_len(16)
+        .zip(x.par_chunks(width))
+        .for_each(|(out, row)| math::rms_norm(row, weight, epsilon, out));
+}
+
+impl Buffers {
+    /// The feed-forward part of one layer over the first `rows` rows of the residual.
+    fn feed_forward(&mut self, layer: &Layer, config: &ModelConfig, rows: usize) {
+        let (hidden, wide) = (config.hidden, config.feed_forward);
+        let residual = sized(&mut self.residual, rows * hidden);
+        let normed = sized(&mut self.normed, rows * hidden);
+        norm_rows(
+            residual,
+            &layer.feed_forward_norm,
+            config.norm_epsilon,
+            normed,
+        );
+        let gate_up = sized(&mut self.gate_up, rows * 2 * wide);
+        layer.gate_up.forward(normed, gate_up);
+        let activated = sized(&mut self.activated, rows * wide);
+        activated
+            .par_chunks_mut(wide)
+            .zip(gate_up.par_chunks(2 * wide))
+            .for_each(|(out, row)| {
+                math::swiglu(&row[..wide], &row[wide..], out);
+            });
+        let projected = sized(&mut self.projected, rows * hidden);
+        layer.down.forward(activated, projected);
+        math::add(residual, projected);
+    }
+
+    /// Query, key and value of every row, rotated to its position.
+    fn project_qkv(
+        &mut self,
+        layer: &Layer,
+        config: &ModelConfig,
+        positions: &[u32],
+        rotary: &RotaryTable,
+    ) {
+        let rows = positions.len();
+        let residual = sized(&mut self.residual, rows * config.hidden);
+        let normed = sized(&mut self.normed, rows * config.hidden);
+        norm_rows(residual, &layer.attention_norm, config.norm_epsilon, normed);
+        let width = config.qkv_width();
+        let qkv = sized(&mut self.qkv, rows * width);
+        layer.qkv.forward(normed, qkv);
+        let rotated = (config.heads + config.kv_heads) * config.head_dim;
+        qkv.par_chunks_mut(width)
+            .with_min_len(16)
+            .zip(positions)
+            .for_each(|(row, &position)| {
+                let (cos, sin) = rotary.at(position);
+                for head in row[..rotated].chunks_exact_mut(config.head_dim) {
+                    math::rotate(head, cos, sin);
+                }
+            });
+    }
+
+    /// Keeps only the asked rows of the residual and of the attention's output.
+    fn keep_rows(&mut self, asked: &[usize], config: &ModelConfig) {
+        let width = config.heads * config.head_dim;
+        for (to, &from) in asked.iter().enumerate() {
+            let hidden = config.hidden;
+            self.residual
+                .copy_within(from * hidden..(from + 1) * hidden, to * hidden);
+            self.attended
+                .copy_within(from * width..(from + 1) * width, to * width);
+        }
+    }
+}
+
+impl Model for CpuModel {
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn tier(&self) -> String {
+        "cpu-f32-v1".into()
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
+        let config = &self.config;
+        let rows = batch.tokens.len();
+        let hidden = config.hidden;
+        self.rows_forwarded += rows as u64;
+        self.forwards += 1;
+        let last_position = batch
+            .positions
+            .iter()
+            .max()
+            .map_or(0, |&last| last as usize);
+        self.rotary.grow(last_position + 1);
+        let heads = Heads {
+            query: config.heads,
+            kv: config.kv_heads,
+            dim: config.head_dim,
+        };
+        let buffers = &mut self.buffers;
+        let residual = sized(&mut buffers.residual, rows * hidden);
+        for (row, &token) in residual.chunks_exact_mut(hidden).zip(&batch.tokens) {
+            row.copy_from_slice(self.embedding.row(token as usize));
+        }
+        for (index, layer) in self.layers.iter().enumerate() {
+            buffers.project_qkv(layer, config, &batch.positions, &self.rotary);
+            let qkv = sized(&mut buffers.qkv, rows * config.qkv_width());
+            store_slots(batch, cache, index, config, qkv);
+            let attended = sized(&mut buffers.attended, rows * heads.query * heads.dim);
+            attention::attend(batch, cache, index, heads, qkv, attended);
+            // After the last attention only the asked rows matter.
+            let last = index + 1 == config.layers;
+            let kept = if last { batch.asked.len() } else { rows };
+            if last {
+                buffers.keep_rows(&batch.asked, config);
+            }
+            let attended = sized(&mut buffers.attended, kept * heads.query * heads.dim);
+            let projected = sized(&mut buffers.projected, kept * hidden);
+            layer.attention_output.forward(attended, projected);
+            math::add(sized(&mut buffers.residual, kept * hidden), projected);
+            buffers.feed_forward(layer, config, kept);
+        }
+        let asked = batch.asked.len();
+        let mut out = vec![0.0; asked * hidden];
+        let residual = sized(&mut buffers.residual, asked * hidden);
+        norm_rows(residual, &self.output_norm, config.norm_epsilon, &mut out);
+        Ok(out)
+    }
+
+    fn logits(&mut self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
+        let rows = hidden.len() / self.config.hidden;
+        let mut out = vec![0.0; rows * self.config.vocab];
+        self.head
+            .as_ref()
+            .unwrap_or(&self.embedding)
+            .forward(hidden, &mut out);
+        Ok(out)
+    }
+
+    fn rows_forwarded(&self) -> u64 {
+        self.rows_forwarded
+    }
+
+    fn forwards(&self) -> u64 {
+        self.forwards
+    }
+}
+
+/// Writes keys and values of every row to its slot, when the batch keeps them.
+fn store_slots(
+    batch: &Batch<'_>,
+    cache: &mut KvCache,
+    layer: usize,
+    config: &ModelConfig,
+    qkv: &[f32],
+) {
+    let query = config.heads * config.head_dim;
+    let kv = config.kv_heads * config.head_dim;
+    for (row, &slot) in qkv.chunks_exact(config.qkv_width()).zip(&batch.slots) {
+        cache.write(
+            layer as u32,
+            slot,
+            &row[query..query + kv],
+            &row[query + kv..],
+        );
+    }
+}

@@ -1,0 +1,362 @@
+//! Packs records into forwards and reads their answers: the only caller of the model.
+//!
+//! Seals a prefix once, forks it for every record, packs by token budget without padding, keeps
+//! slots only where a record is too long for one forward. Knows tokens and label trees, no text.
+
+use std::sync::Arc;
+
+use kvcache::{CacheStats, KvCache, Namespace, Prefix, PrefixKey, SequenceKv};
+
+use crate::error::EngineError;
+use crate::label_tree::LabelTree;
+use crate::model::{Batch, Model};
+
+/// Slots of the paged pool, in tokens; memory is taken only as it is used.
+const POOL_TOKENS: u32 = 1 << 20;
+
+/// Whether records fork the sealed prefix or compute it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// Every record forks the sealed prefix.
+    Shared,
+    /// Every record forwards its whole prompt: the control arm of every reuse claim.
+    Off,
+}
+
+/// How records are packed.
+#[derive(Debug, Clone, Copy)]
+pub struct RunnerOptions {
+    /// Tokens that one forward aims for.
+    pub batch_tokens: usize,
+    /// Tokens of one record above which it is forwarded in chunks through paged slots.
+    pub chunk_tokens: usize,
+    /// Prefix reuse.
+    pub reuse: Reuse,
+}
+
+impl Default for RunnerOptions {
+    fn default() -> Self {
+        Self {
+            batch_tokens: 512,
+            chunk_tokens: 2048,
+            reuse: Reuse::Shared,
+        }
+    }
+}
+
+/// One record to score.
+#[derive(Debug, Clone)]
+pub struct ScoreRequest {
+    /// Tokens after the shared prefix, up to where the answer begins; never empty.
+    pub tokens: Vec<u32>,
+    /// The questions.
+    pub trees: Vec<Arc<LabelTree>>,
+}
+
+/// Answer to one question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Score {
+    /// Probability of each label; sums to 1.
+    pub probabilities: Vec<f64>,
+    /// Share of the vocabulary's probability that the allowed first tokens hold.
+    pub mass: f64,
+}
+
+/// What one record cost and said.
+#[derive(Debug, Clone)]
+pub struct ScoreResult {
+    /// One per question.
+    pub scores: Vec<Score>,
+    /// Rows of this record that entered layer 0.
+    pub computed_tokens: usize,
+    /// Rows of the sealed prefix that it did not have to compute.
+    pub cached_tokens: usize,
+    /// Nodes at which logits were read.
+    pub scored_positions: usize,
+}
+
+/// Owns model and cache; one thread, no lock.
+pub struct Runner {
+    model: Box<dyn Model>,
+    cache: KvCache,
+    options: RunnerOptions,
+}
+
+/// Where a request's nodes sit in the batch.
+struct Placed {
+    request: usize,
+    asked: Vec<Vec<usize>>, // [questions][nodes] token index
+    computed: usize,
+    fork: Option<SequenceKv>,
+}
+
+impl Runner {
+    /// Takes a loaded model.
+    ///
+    /// # Errors
+    /// `Cache` when the model's shape makes no valid layout.
+    pub fn new(model: Box<dyn Model>, options: RunnerOptions) -> Result<Self, EngineError> {
+        let layout = model.config().kv_layout()?;
+        let blocks = POOL_TOKENS / layout.block_slots;
+        Ok(Self {
+            cache: KvCache::new(layout, blocks)?,
+            model,
+            options,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &dyn Model {
+        self.model.as_ref()
+    }
+
+    /// How it packs.
+    pub fn options(&self) -> RunnerOptions {
+        self.options
+    }
+
+    /// Statistics of the KV cache.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.cache.stats()
+    }
+
+    /// Computes a prefix once and seals it; finds it when it was sealed before.
+    ///
+    /// Returns the prefix and the rows that had to be forwarded for it (0 when found).
+    ///
+    /// # Errors
+    /// `RubricTooLong` when it fills the context, `Cache` or `Tensor` when the machine gives out.
+    pub fn seal(
+        &mut self,
+        namespace: &Namespace,
+        tokens: &[u32],
+    ) -> Result<(Prefix, usize), EngineError> {
+        let tokens_max = self.model.config().context.saturating_sub(64);
+        if tokens.len() > tokens_max {
+            return Err(EngineError::RubricTooLong {
+                tokens: tokens.len(),
+                tokens_max,
+            });
+        }
+        let key = PrefixKey::derive(namespace, &self.model.config().kv_layout()?, tokens);
+        if let Some(prefix) = self.cache.lookup(&key) {
+            return Ok((prefix, 0));
+        }
+        let before = self.model.rows_forwarded();
+        let mut sequence = self.cache.admit(None, tokens.len() as u32)?;
+        if let Err(error) = self.fill(None, &mut sequence, tokens) {
+            self.cache.release(sequence);
+            return Err(error);
+        }
+        let prefix = self.cache.seal(namespace, sequence, tokens)?;
+        Ok((prefix, (self.model.rows_forwarded() - before) as usize))
+    }
+
+    /// Forwards tokens in chunks, keeping their keys and values in the sequence's slots.
+    fn fill(
+        &mut self,
+        prefix: Option<&Prefix>,
+        sequence: &mut SequenceKv,
+        tokens: &[u32],
+    ) -> Result<(), EngineError> {
+        for chunk in tokens.chunks(self.options.batch_tokens) {
+            let reservation = self.cache.reserve(sequence, chunk.len() as u32)?;
+            let mut batch = Batch {
+                prefix: prefix.cloned(),
+                ..Batch::default()
+            };
+            batch.sequences.push(sequence);
+            batch.push(chunk, None, Some(0));
+            batch.slots = reservation.slots;
+            self.model.forward(&batch, &mut self.cache)?;
+            self.cache.commit(sequence, chunk.len() as u32);
+        }
+        Ok(())
+    }
+
+    /// Scores requests under one prefix and hands each result out as soon as its forward is done.
+    ///
+    /// `keep_going` is asked before every forward; false stops early, and the rest of the requests
+    /// get no result. Requests must fit the context (see [`Runner::tokens_needed`]).
+    ///
+    /// # Errors
+    /// `Cache` or `Tensor` when the machine gives out; results handed out before stay valid.
+    pub fn score(
+        &mut self,
+        prefix: &Prefix,
+        requests: &[ScoreRequest],
+        keep_going: &dyn Fn() -> bool,
+        sink: &mut dyn FnMut(usize, ScoreResult),
+    ) -> Result<(), EngineError> {
+        let mut next = 0;
+        while next < requests.len() && keep_going() {
+            let mut count = 0;
+            let mut total = 0;
+            for request in &requests[next..] {
+                let cost = self.tokens_needed(prefix, request);
+                if count > 0 && total + cost > self.options.batch_tokens {
+                    break;
+                }
+                total += cost;
+                count += 1;
+            }
+            let range = next..next + count;
+            next = range.end;
+            self.score_packed(prefix, requests, range, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Rows that a request will forward.
+    pub fn tokens_needed(&self, prefix: &Prefix, request: &ScoreRequest) -> usize {
+        let branches: usize = request.trees.iter().map(|tree| tree.tokens()).sum();
+        let prompt = match self.options.reuse {
+            Reuse::Shared => 0,
+            Reuse::Off => prefix.len() as usize,
+        };
+        prompt + request.tokens.len() + branches
+    }
+
+    fn score_packed(
+        &mut self,
+        prefix: &Prefix,
+        requests: &[ScoreRequest],
+        range: std::ops::Range<usize>,
+        sink: &mut dyn FnMut(usize, ScoreResult),
+    ) -> Result<(), EngineError> {
+        let shared = (self.options.reuse == Reuse::Shared).then_some(prefix);
+        let mut long = None;
+        let mut skipped = 0;
+        if let [request] = &requests[range.clone()]
+            && shared.is_some()
+            && request.tokens.len() > self.options.chunk_tokens
+        {
+            // All but the tail goes through slots, so that no forward outgrows the budget by much.
+            skipped = request.tokens.len() - self.options.batch_tokens;
+            let mut sequence = self.cache.admit(shared, skipped as u32)?;
+            if let Err(error) = self.fill(shared, &mut sequence, &request.tokens[..skipped]) {
+                self.cache.release(sequence);
+                return Err(error);
+            }
+            long = Some(sequence);
+        }
+        let mut placed = Vec::with_capacity(range.len());
+        let outcome =
+            self.forward_packed(prefix, requests, range, long.as_ref(), skipped, &mut placed);
+        for item in &mut placed {
+            if let Some(fork) = item.fork.take() {
+                self.cache.release(fork);
+            }
+        }
+        if let Some(sequence) = long {
+            self.cache.release(sequence);
+        }
+        let (asked, hidden) = outcome?;
+        let logits = self.model.logits(&hidden)?;
+        let vocab = self.model.config().vocab;
+        for item in placed {
+            let request = &requests[item.request];
+            let row = |token: usize| {
+                let at = asked.binary_search(&token).unwrap_or_else(|_| {
+                    unreachable!("every node's token was asked for when it was placed")
+                });
+                &logits[at * vocab..(at + 1) * vocab]
+            };
+            let scores = request
+                .trees
+                .iter()
+                .zip(&item.asked)
+                .map(|(tree, nodes)| Score {
+                    probabilities: tree.probabilities(|node| row(nodes[node])),
+                    mass: tree.mass(row(nodes[0])),
+                });
+            let result = ScoreResult {
+                scores: scores.collect(),
+                computed_tokens: item.computed,
+                cached_tokens: shared.map_or(0, |prefix| prefix.len() as usize),
+                scored_positions: item.asked.iter().map(Vec::len).sum(),
+            };
+            sink(item.request, result);
+        }
+        Ok(())
+    }
+
+    /// Builds the batch, forwards it, and says where every node ended up.
+    fn forward_packed(
+        &mut self,
+        prefix: &Prefix,
+        requests: &[ScoreRequest],
+        range: std::ops::Range<usize>,
+        long: Option<&SequenceKv>,
+        skipped: usize,
+        placed: &mut Vec<Placed>,
+    ) -> Result<(Vec<usize>, Vec<f32>), EngineError> {
+        let mut batch = Batch::default();
+        batch.sequences.extend(long);
+        let mut unshared = Vec::new();
+        if self.options.reuse == Reuse::Shared {
+            batch.prefix = Some(prefix.clone());
+        }
+        for index in range {
+            let request = &requests[index];
+            let root = match self.options.reuse {
+                Reuse::Shared => batch.push(&request.tokens[skipped..], None, long.map(|_| 0)),
+                Reuse::Off => {
+                    unshared.clear();
+                    unshared.extend_from_slice(prefix.tokens());
+                    unshared.extend_from_slice(&request.tokens);
+                    batch.push(&unshared, None, None)
+                }
+            };
+            let asked = request
+                .trees
+                .iter()
+                .map(|tree| place_tree(&mut batch, root, tree))
+                .collect();
+            let fork = match (self.options.reuse, long) {
+                (Reuse::Shared, None) => Some(self.cache.admit(Some(prefix), 0)?),
+                _ => None,
+            };
+            let computed = self.tokens_needed(prefix, request);
+            placed.push(Placed {
+                request: index,
+                asked,
+                computed,
+                fork,
+            });
+        }
+        let hidden = self.model.forward(&batch, &mut self.cache)?;
+        Ok((batch.asked, hidden))
+    }
+
+    /// Logits over the whole vocabulary after each of the last `count` tokens of a plain prompt:
+    /// the straight, uncached computation that the tests compare everything with.
+    ///
+    /// # Errors
+    /// `Tensor` when the device fails.
+    pub fn prompt_logits(&mut self, tokens: &[u32], count: usize) -> Result<Vec<f32>, EngineError> {
+        let mut batch = Batch::default();
+        batch.push(tokens, None, None);
+        batch.asked.extend(tokens.len() - count..tokens.len());
+        let hidden = self.model.forward(&batch, &mut self.cache)?;
+        self.model.logits(&hidden)
+    }
+}
+
+/// Places a question's nodes below the record's root segment; returns each node's token index.
+fn place_tree(batch: &mut Batch<'_>, root: usize, tree: &LabelTree) -> Vec<usize> {
+    let mut segments = Vec::with_capacity(tree.nodes().len());
+    tree.nodes()
+        .iter()
+        .map(|node| {
+            let parent = node.parent.map_or(root, |parent| segments[parent]);
+            let segment = if node.tokens.is_empty() {
+                parent
+            } else {
+                batch.push(&node.tokens, Some(parent), None)
+            };
+            segments.push(segment);
+            batch.ask_last(segment)
+        })
+        .collect()
+}

@@ -1,0 +1,251 @@
+//! The answer: coverage, and claims that each cite their sources.
+//!
+//! `result_hash` covers what was asked and what was found, never cost, time, paths or whether an
+//! answer was remembered; two runs agree exactly when their hashes do. Every citation can be
+//! checked against the records alone. Must not know how the facts were folded.
+
+mod page;
+
+pub use page::render_page;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::canonical::Canonical;
+use crate::coverage::Counts;
+use crate::fact::{Cite, Fact, Status};
+use crate::id::{ContentHash, UnitId};
+use crate::ops::{Partition, Unit};
+use crate::text;
+
+/// Version of `answer.json`.
+pub const ANSWER_VERSION: u32 = 1;
+
+/// One statement with the bytes that back it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Name of the plan's reduction.
+    pub name: String,
+    /// The statement; every number in it is read off `value` or the coverage.
+    pub text: String,
+    /// The typed value: an integer, a list or an object. Never a float.
+    pub value: Value,
+    /// Citations, capped by the plan.
+    pub cites: Vec<Cite>,
+    /// Facts that could have been cited.
+    pub cites_total: u64,
+}
+
+/// The file that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerSource {
+    /// Path as given.
+    pub path: String,
+    /// Hash of its bytes.
+    pub hash: ContentHash,
+    /// Records in it, unreadable ones included.
+    pub records: u64,
+}
+
+/// Who answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerBackend {
+    /// Short name.
+    pub name: String,
+    /// Hash over everything of the backend that can change an answer.
+    pub digest: ContentHash,
+    /// True when answers were replayed or scripted.
+    pub simulated: bool,
+}
+
+/// How many units ended alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReasonCount {
+    /// The status.
+    pub status: Status,
+    /// Where they ended.
+    pub stage: String,
+    /// The kind of reason, without the details of the unit.
+    pub reason: Option<String>,
+    /// Units.
+    pub units: u64,
+}
+
+/// The content of `answer.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CitedAnswer {
+    /// Format version, `ANSWER_VERSION`.
+    pub version: u32,
+    /// The plan's question.
+    pub question: String,
+    /// Hash of the plan's meaning-bearing parts.
+    pub plan_hash: ContentHash,
+    /// What was read.
+    pub source: AnswerSource,
+    /// Who answered.
+    pub backend: AnswerBackend,
+    /// True when answers were replayed or scripted; such an answer proves nothing about a model.
+    pub simulated: bool,
+    /// True when no unit errored, was cancelled or was left unasked.
+    pub complete: bool,
+    /// Hash of the answer.
+    pub result_hash: ContentHash,
+    /// Units per status.
+    pub coverage: Counts,
+    /// Units per status, stage and kind of reason.
+    pub coverage_by_reason: Vec<ReasonCount>,
+    /// The statements, in plan order.
+    pub claims: Vec<Claim>,
+}
+
+impl CitedAnswer {
+    /// Recomputes `result_hash` from the other parts.
+    pub fn hash_result(&self) -> ContentHash {
+        let mut canonical = Canonical::new("operator 2026 result v1");
+        canonical
+            .text(&self.question)
+            .bytes(self.plan_hash.as_bytes());
+        canonical
+            .bytes(self.backend.digest.as_bytes())
+            .bool(self.simulated);
+        canonical.u64(self.coverage.units);
+        for status in Status::ALL {
+            canonical.text(status.name()).u64(self.coverage.of(status));
+        }
+        canonical.list(self.claims.len());
+        for claim in &self.claims {
+            canonical
+                .text(&claim.name)
+                .text(&claim.text)
+                .value(&claim.value);
+            canonical.u64(claim.cites_total).list(claim.cites.len());
+            for cite in &claim.cites {
+                encode_cite(&mut canonical, cite);
+            }
+        }
+        ContentHash::of(&canonical)
+    }
+
+    /// Checks the answer against the records; returns every problem found, each naming its place.
+    ///
+    /// Checked: the hash, that statuses add up, that `complete` says what the counts say, and that
+    /// each cited unit exists, has the cited hash and holds the quote at the cited bytes.
+    pub fn verify(&self, partition: &Partition) -> Vec<String> {
+        let mut problems = Vec::new();
+        let hash = self.hash_result();
+        if hash != self.result_hash {
+            problems.push(format!(
+                "result_hash is {}, the content hashes to {hash}",
+                self.result_hash
+            ));
+        }
+        let sum: u64 = Status::ALL
+            .iter()
+            .map(|status| self.coverage.of(*status))
+            .sum();
+        let records = (partition.units.len() + partition.bad.len()) as u64;
+        if sum != self.coverage.units || sum != records {
+            problems.push(format!(
+                "statuses sum to {sum}, coverage says {} units, the source has {records}",
+                self.coverage.units
+            ));
+        }
+        if self.complete != self.coverage.complete() {
+            problems.push(format!(
+                "complete is {}, the counts say otherwise",
+                self.complete
+            ));
+        }
+        let units: BTreeMap<&UnitId, &Unit> = partition
+            .units
+            .iter()
+            .map(|unit| (&unit.id, unit))
+            .collect();
+        for claim in &self.claims {
+            for cite in &claim.cites {
+                if let Err(problem) = resolve(cite, &units) {
+                    problems.push(format!(
+                        "claim {}: unit {}: {problem}",
+                        claim.name, cite.unit_id
+                    ));
+                }
+            }
+        }
+        problems
+    }
+}
+
+/// Counts facts per status, stage and kind of reason, in report order, most frequent first.
+pub fn count_reasons(facts: &[Fact]) -> Vec<ReasonCount> {
+    let mut counts: BTreeMap<(Status, &str, Option<&str>), u64> = BTreeMap::new();
+    for fact in facts {
+        *counts
+            .entry((fact.status, &fact.stage, reason_kind(fact)))
+            .or_default() += 1;
+    }
+    let mut rows: Vec<ReasonCount> = counts
+        .into_iter()
+        .map(|((status, stage, reason), units)| ReasonCount {
+            status,
+            stage: stage.to_owned(),
+            reason: reason.map(str::to_owned),
+            units,
+        })
+        .collect();
+    let place = |status: Status| Status::ALL.iter().position(|known| *known == status);
+    rows.sort_by_key(|row| (place(row.status), std::cmp::Reverse(row.units)));
+    rows
+}
+
+/// The part of a reason that units share: errors and abstentions add the unit's own details.
+fn reason_kind(fact: &Fact) -> Option<&str> {
+    let reason = fact.reason.as_deref()?;
+    match fact.status {
+        Status::Errored | Status::Abstained => reason.split(": ").next(),
+        _ => Some(reason),
+    }
+}
+
+fn encode_cite(canonical: &mut Canonical, cite: &Cite) {
+    canonical
+        .text(cite.unit_id.as_str())
+        .bytes(cite.source_hash.as_bytes());
+    match &cite.span {
+        None => canonical.none(),
+        Some(span) => canonical
+            .some()
+            .text(&span.field)
+            .u32(span.start)
+            .u32(span.end)
+            .text(&span.quote),
+    };
+}
+
+fn resolve(cite: &Cite, units: &BTreeMap<&UnitId, &Unit>) -> Result<(), String> {
+    let unit = units.get(&cite.unit_id).ok_or("is not in the source")?;
+    let found = unit.record.source_hash();
+    if found != cite.source_hash {
+        return Err(format!(
+            "source hash is {found}, the cite says {}",
+            cite.source_hash
+        ));
+    }
+    let Some(span) = &cite.span else {
+        return Ok(());
+    };
+    let bytes = text::quote(&unit.record, &span.field, span.start, span.end);
+    if bytes.as_deref() != Some(span.quote.as_str()) {
+        return Err(format!(
+            "bytes {}..{} of {} are {bytes:?}, the cite quotes {:?}",
+            span.start, span.end, span.field, span.quote
+        ));
+    }
+    Ok(())
+}

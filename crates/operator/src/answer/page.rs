@@ -1,0 +1,157 @@
+//! The answer as Markdown: coverage first, then the claims with quotes, then what it cost.
+//!
+//! Text of records is escaped and kept on one line, so a record cannot forge a heading, a link or
+//! a row of a table. Must not know how the answer was computed.
+
+use std::fmt::Write as _;
+
+use crate::answer::CitedAnswer;
+use crate::fact::{Cite, Status};
+use crate::run::RunUsage;
+
+/// Writes `answer.md`.
+pub fn render_page(answer: &CitedAnswer, usage: &RunUsage) -> String {
+    let mut page = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_page(&mut page, answer, usage);
+    page
+}
+
+fn write_page(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std::fmt::Result {
+    writeln!(page, "# {}\n", escape(&answer.question))?;
+    if answer.simulated {
+        writeln!(
+            page,
+            "> **SIMULATED**: answers were replayed or scripted by {}; no model was asked.\n",
+            escape(&answer.backend.name)
+        )?;
+    }
+    if !answer.complete {
+        writeln!(
+            page,
+            "> **INCOMPLETE**: some units have no answer; see the coverage.\n"
+        )?;
+    }
+    write_coverage(page, answer)?;
+    writeln!(page, "\n## Answer\n")?;
+    if answer.claims.is_empty() {
+        writeln!(page, "The plan asks for no reduction.\n")?;
+    }
+    for claim in &answer.claims {
+        writeln!(
+            page,
+            "- **{}**: {}",
+            escape(&claim.name),
+            escape(&claim.text)
+        )?;
+        for cite in &claim.cites {
+            writeln!(page, "  - {}", quote(cite))?;
+        }
+        let shown = claim.cites.len() as u64;
+        if shown < claim.cites_total {
+            writeln!(page, "  - {shown} of {} citations shown", claim.cites_total)?;
+        }
+    }
+    write_usage(page, answer, usage)
+}
+
+fn write_coverage(page: &mut String, answer: &CitedAnswer) -> std::fmt::Result {
+    writeln!(
+        page,
+        "## Coverage\n\n| status | stage | reason | units |\n|---|---|---|---:|"
+    )?;
+    for status in Status::ALL {
+        writeln!(
+            page,
+            "| **{status}** | | | **{}** |",
+            answer.coverage.of(status)
+        )?;
+        for row in answer
+            .coverage_by_reason
+            .iter()
+            .filter(|row| row.status == status)
+        {
+            let reason = escape(row.reason.as_deref().unwrap_or_default());
+            writeln!(
+                page,
+                "| | {} | {reason} | {} |",
+                escape(&row.stage),
+                row.units
+            )?;
+        }
+    }
+    writeln!(page, "| **all** | | | **{}** |", answer.coverage.units)
+}
+
+fn write_usage(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std::fmt::Result {
+    writeln!(page, "\n## Cost\n\n| what | amount |\n|---|---:|")?;
+    let rows = [
+        ("prompt tokens", usage.job.prompt_tokens),
+        ("computed", usage.job.computed_tokens),
+        ("cached", usage.job.cached_tokens),
+        ("generated tokens", usage.job.generated_tokens),
+        ("forward passes", usage.job.forwards),
+        ("remembered units", usage.remembered_units),
+        ("tokens as if uncached", usage.tokens_as_if_uncached),
+        ("wall time, ms", usage.wall_ms),
+    ];
+    for (name, amount) in rows {
+        writeln!(page, "| {name} | {amount} |")?;
+    }
+    writeln!(page, "\nbackend {}  ", escape(&answer.backend.name))?;
+    writeln!(
+        page,
+        "source {} ({})  ",
+        escape(&answer.source.path),
+        answer.source.hash
+    )?;
+    writeln!(page, "result {}", answer.result_hash)
+}
+
+fn quote(cite: &Cite) -> String {
+    let unit = escape(cite.unit_id.as_str());
+    match &cite.span {
+        None => format!("`{}` {unit}", short(&cite.source_hash.to_string())),
+        Some(span) => format!(
+            "{unit}, {} {}..{}: \"{}\"",
+            escape(&span.field),
+            span.start,
+            span.end,
+            escape(&span.quote)
+        ),
+    }
+}
+
+fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}
+
+/// Puts text on one line and takes the meaning from Markdown and HTML characters.
+fn escape(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => line.push_str("&lt;"),
+            '>' => line.push_str("&gt;"),
+            '&' => line.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '!' | '~' => line.extend(['\\', c]),
+            c if c.is_control() || c == '\u{2028}' || c == '\u{2029}' => line.push(' '),
+            c => line.push(c),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_record_stays_on_one_line_and_loses_its_markup() {
+        let hostile = "a\n# b | [x](y) <img> `c` & \\";
+        assert_eq!(
+            escape(hostile),
+            "a \\# b \\| \\[x\\](y) &lt;img&gt; \\`c\\` &amp; \\\\"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! The only byte encoding that is ever hashed.
+//!
+//! Every value is written as one tag byte and a little-endian payload; text, bytes, lists and maps
+//! carry their length as u64. The domain separates kinds of hashes: it is the context of BLAKE3's
+//! key derivation, so no two domains share a hash even for equal bytes. There are no floats here: a
+//! decimal number of a record is written as the text it prints as.
+
+use serde_json::{Map, Value};
+
+const TAG_U64: u8 = 1;
+const TAG_I64: u8 = 2;
+const TAG_TEXT: u8 = 3;
+const TAG_BYTES: u8 = 4;
+const TAG_LIST: u8 = 5;
+const TAG_MAP: u8 = 6;
+const TAG_NONE: u8 = 7;
+const TAG_SOME: u8 = 8;
+const TAG_BOOL: u8 = 9;
+const TAG_DECIMAL: u8 = 10;
+
+/// Writes values in the canonical encoding and hashes them under one domain.
+///
+/// Lists and options are prefixes: write [`Canonical::list`] and then that many values, or
+/// [`Canonical::some`] and then the value. Source: BLAKE3 key derivation (`blake3::derive_key`).
+#[derive(Debug, Clone)]
+pub struct Canonical {
+    hasher: blake3::Hasher,
+}
+
+impl Canonical {
+    /// Starts an encoding in a domain, a fixed text such as `"operator 2026 record v1"`.
+    pub fn new(domain: &'static str) -> Self {
+        Self {
+            hasher: blake3::Hasher::new_derive_key(domain),
+        }
+    }
+
+    /// Writes an unsigned integer.
+    pub fn u64(&mut self, value: u64) -> &mut Self {
+        self.put(TAG_U64, &value.to_le_bytes())
+    }
+
+    /// Writes an unsigned integer of 32 bits, encoded as [`Canonical::u64`] encodes it.
+    pub fn u32(&mut self, value: u32) -> &mut Self {
+        self.u64(u64::from(value))
+    }
+
+    /// Writes a signed integer.
+    pub fn i64(&mut self, value: i64) -> &mut Self {
+        self.put(TAG_I64, &value.to_le_bytes())
+    }
+
+    /// Writes a truth value.
+    pub fn bool(&mut self, value: bool) -> &mut Self {
+        self.put(TAG_BOOL, &[u8::from(value)])
+    }
+
+    /// Writes UTF-8 text with its length in bytes.
+    pub fn text(&mut self, value: &str) -> &mut Self {
+        self.put_sized(TAG_TEXT, value.as_bytes())
+    }
+
+    /// Writes bytes with their length.
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.put_sized(TAG_BYTES, value)
+    }
+
+    /// Opens a list of `length` values; the caller writes exactly so many next.
+    pub fn list(&mut self, length: usize) -> &mut Self {
+        self.put(TAG_LIST, &(length as u64).to_le_bytes())
+    }
+
+    /// Opens a map of `length` entries; the caller writes key and value of each in key order.
+    pub fn map(&mut self, length: usize) -> &mut Self {
+        self.put(TAG_MAP, &(length as u64).to_le_bytes())
+    }
+
+    /// Writes an absent value (also JSON's null).
+    pub fn none(&mut self) -> &mut Self {
+        self.put(TAG_NONE, &[])
+    }
+
+    /// Opens a present value; the caller writes it next.
+    pub fn some(&mut self) -> &mut Self {
+        self.put(TAG_SOME, &[])
+    }
+
+    /// Writes an optional text.
+    pub fn optional_text(&mut self, value: Option<&str>) -> &mut Self {
+        match value {
+            Some(text) => self.some().text(text),
+            None => self.none(),
+        }
+    }
+
+    /// Writes a decoded JSON value; the order of an object's keys does not matter.
+    pub fn value(&mut self, value: &Value) -> &mut Self {
+        match value {
+            Value::Null => self.none(),
+            Value::Bool(flag) => self.bool(*flag),
+            Value::Number(number) => match (number.as_u64(), number.as_i64()) {
+                (Some(unsigned), _) => self.u64(unsigned),
+                (None, Some(signed)) => self.i64(signed),
+                (None, None) => self.put_sized(TAG_DECIMAL, number.to_string().as_bytes()),
+            },
+            Value::String(text) => self.text(text),
+            Value::Array(items) => {
+                self.list(items.len());
+                for item in items {
+                    self.value(item);
+                }
+                self
+            }
+            Value::Object(fields) => self.fields(fields),
+        }
+    }
+
+    /// Writes the fields of a JSON object, sorted by key.
+    pub fn fields(&mut self, fields: &Map<String, Value>) -> &mut Self {
+        let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| *key);
+        self.map(sorted.len());
+        for (key, value) in sorted {
+            self.text(key).value(value);
+        }
+        self
+    }
+
+    /// The hash of all that was written.
+    pub fn digest(&self) -> [u8; 32] {
+        *self.hasher.finalize().as_bytes()
+    }
+
+    fn put(&mut self, tag: u8, payload: &[u8]) -> &mut Self {
+        self.hasher.update(&[tag]).update(payload);
+        self
+    }
+
+    fn put_sized(&mut self, tag: u8, payload: &[u8]) -> &mut Self {
+        self.put(tag, &(payload.len() as u64).to_le_bytes());
+        self.hasher.update(payload);
+        self
+    }
+}

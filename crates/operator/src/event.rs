@@ -1,0 +1,106 @@
+//! The run log: a closed set of events, one JSON line each; progress bars and reports are views.
+//!
+//! Only additions are made within a version. Must not know where lines go; time is handed in.
+
+use serde::{Deserialize, Serialize};
+
+use crate::coverage::Counts;
+use crate::fact::Status;
+use crate::id::{ContentHash, UnitId};
+
+/// Version of the line format.
+pub const EVENT_VERSION: u32 = 1;
+
+/// Something that happened in a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// The run began; nothing was asked yet.
+    RunStarted {
+        /// Hash of the plan's meaning-bearing parts.
+        plan_hash: ContentHash,
+        /// Hash of the source file.
+        source_hash: ContentHash,
+        /// Name of the backend.
+        backend: String,
+        /// True when the backend replays or scripts its answers.
+        simulated: bool,
+        /// Units of the partition.
+        units: u64,
+    },
+    /// Every predicate was evaluated.
+    PrefilterDone {
+        /// Units left out.
+        excluded: u64,
+        /// Units decided by predicates.
+        decided: u64,
+        /// Units that go on to the memory and the model.
+        kept: u64,
+    },
+    /// The memory was consulted; the rest is about to be asked.
+    MapStarted {
+        /// Units whose answers are remembered.
+        remembered: u64,
+        /// Units to ask.
+        asked: u64,
+    },
+    /// A unit got its fact.
+    Unit {
+        /// The unit.
+        id: UnitId,
+        /// How it ended.
+        status: Status,
+        /// Where it ended.
+        stage: String,
+        /// True when its answer was looked up.
+        remembered: bool,
+    },
+    /// Asked units answered so far.
+    Progress {
+        /// Units that completed.
+        done: u64,
+        /// Units asked.
+        asked: u64,
+    },
+    /// The run ended and its answer is folded.
+    RunFinished {
+        /// Final counts.
+        coverage: Counts,
+        /// True when no unit errored, was cancelled or was left unasked.
+        complete: bool,
+        /// Hash of the answer.
+        result_hash: ContentHash,
+    },
+}
+
+/// An event with its place in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventLine {
+    /// Version of the format, `EVENT_VERSION`.
+    pub v: u32,
+    /// Position in the log, from 0, without gaps.
+    pub seq: u64,
+    /// Microseconds of the caller's clock since the run began.
+    pub t_us: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// Receives the events of a run in order.
+pub trait EventSink {
+    /// Takes one line.
+    fn receive(&mut self, line: &EventLine);
+}
+
+/// Keeps every line, for tests and for callers that report afterwards.
+impl EventSink for Vec<EventLine> {
+    fn receive(&mut self, line: &EventLine) {
+        self.push(line.clone());
+    }
+}
+
+/// Drops every line.
+impl EventSink for () {
+    fn receive(&mut self, _line: &EventLine) {}
+}

@@ -1,0 +1,44 @@
+//! Records in, typed facts out, folded into an answer in which every claim cites its sources.
+//!
+//! The algebra on one page; each operator is one file under `ops/`:
+//!
+//! | operator  | from -> to              | law                                                   |
+//! |-----------|-------------------------|-------------------------------------------------------|
+//! | partition | records -> units        | disjoint and complete; a duplicate id stops the run   |
+//! | prefilter | unit -> route           | pure, idempotent, neighbours do not matter            |
+//! | map       | units -> facts          | map(a ++ b) = map(a) ++ map(b) given the same answers |
+//! | reduce    | facts -> folded         | fold(a ++ b) = merge(fold a, fold b), in any order    |
+//!
+//! The crate asks questions through the trait [`infer::Infer`] and knows nothing of who answers: no
+//! tokens, no KV cache, no model, no HTTP, no async. It reads no clock, no environment and no
+//! randomness, and nothing in the fold or in a hash is a float.
+//!
+//! The way through: [`record::read_source`] -> [`ops::partition()`] -> [`ops::prefilter()`] ->
+//! [`text::render`] -> [`infer::Infer`] -> `fact` -> `fold` -> `answer`, driven by `run`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod answer;
+pub mod canonical;
+pub mod coverage;
+pub mod error;
+pub mod eval;
+pub mod event;
+pub mod fact;
+pub mod fold;
+pub mod id;
+pub mod infer;
+pub mod memo;
+mod nearest;
+pub mod ops;
+pub mod plan;
+pub mod predicate;
+pub mod record;
+pub mod reducers;
+pub mod replay;
+pub mod run;
+pub mod run_directory;
+pub mod text;
+
+pub use error::OperatorError;
+pub use plan::Plan;

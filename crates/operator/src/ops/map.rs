@@ -1,0 +1,176 @@
+//! map: a unit's answers become its fact.
+//!
+//! Law: `map(a ++ b) = map(a) ++ map(b)` given the same answers; a fact never depends on its
+//! neighbours. Answers are checked against the questions before they are believed. Must not know
+//! who answered, nor whether the answer was remembered.
+
+use crate::fact::{Evidence, FACT_SCHEMA, Fact, FieldValue, Status};
+use crate::infer::{Answer, Labels, PPM, Question, UnitUsage};
+use crate::ops::Unit;
+use crate::plan::{EVIDENCE_FIELD, EvidenceMode, Plan};
+use crate::text::{self, Line, UnitText};
+
+/// Name of this stage in facts.
+pub const STAGE: &str = "map";
+
+/// Makes a fact without values for a unit that ended in `status`.
+pub fn unanswered(unit: &Unit, status: Status, stage: &str, reason: Option<String>) -> Fact {
+    Fact {
+        schema: FACT_SCHEMA,
+        unit_id: unit.id.clone(),
+        ordinal: unit.ordinal,
+        source_hash: unit.source_hash,
+        status,
+        stage: stage.to_owned(),
+        reason,
+        values: std::collections::BTreeMap::new(),
+        evidence: Vec::new(),
+        clipped_bytes: 0,
+        usage: UnitUsage::default(),
+        remembered: false,
+        simulated: false,
+        backend: None,
+    }
+}
+
+/// Checks that answers have the shape that the questions ask for.
+///
+/// # Errors
+/// A sentence naming the question and both sides of the first mismatch.
+pub fn check(questions: &[Question], unit: &UnitText, answers: &[Answer]) -> Result<(), String> {
+    if answers.len() != questions.len() {
+        return Err(format!(
+            "{} answers to {} questions",
+            answers.len(),
+            questions.len()
+        ));
+    }
+    for (question, answer) in questions.iter().zip(answers) {
+        let field = &question.field;
+        let labels = match &question.labels {
+            Labels::Fixed(labels) => labels.len(),
+            Labels::Lines => unit.lines.len(),
+        };
+        let found = answer.probabilities.len();
+        if found != labels {
+            return Err(format!(
+                "{field}: {found} probabilities for {labels} labels"
+            ));
+        }
+        match Answer::from_ppm(answer.probabilities.clone(), answer.label_mass_ppm) {
+            None => {
+                return Err(format!(
+                    "{field}: probabilities or mass do not sum to {PPM} ppm"
+                ));
+            }
+            Some(derived) if derived != *answer => {
+                return Err(format!(
+                    "{field}: label {} with margin {} ppm is claimed, the probabilities say {} with {}",
+                    answer.chosen, answer.margin_ppm, derived.chosen, derived.margin_ppm
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Derives a unit's fact from checked answers: decided, or abstained with the values kept.
+///
+/// # Panics
+/// If the answers were not accepted by `check`.
+pub fn derive(
+    plan: &Plan,
+    questions: &[Question],
+    unit: &Unit,
+    shown: &UnitText,
+    answers: &[Answer],
+) -> Fact {
+    assert_eq!(
+        answers.len(),
+        questions.len(),
+        "answers must be checked before they are believed"
+    );
+    let mut fact = unanswered(unit, Status::Decided, STAGE, None);
+    fact.clipped_bytes = shown.clipped_bytes;
+    let asked = |name: &str| {
+        let place = questions
+            .iter()
+            .position(|question| question.field == name)?;
+        Some((questions[place].labels.of(shown), &answers[place]))
+    };
+    for field in &plan.fields {
+        let Some((labels, answer)) = asked(&field.name) else {
+            continue;
+        };
+        let mut value = weigh(&labels, answer);
+        value.reason_code = field
+            .reason_question()
+            .and_then(|name| asked(&name))
+            .map(|(codes, answer)| codes[answer.chosen as usize].clone());
+        fact.values.insert(field.name.clone(), value);
+        if fact.status == Status::Abstained {
+            continue;
+        }
+        let doubt = if answer.label_mass_ppm < field.label_mass_min_ppm {
+            Some((
+                "label mass",
+                answer.label_mass_ppm,
+                field.label_mass_min_ppm,
+            ))
+        } else if answer.margin_ppm < field.abstain_below_margin_ppm {
+            Some(("margin", answer.margin_ppm, field.abstain_below_margin_ppm))
+        } else {
+            None
+        };
+        if let Some((what, found, wanted)) = doubt {
+            fact.status = Status::Abstained;
+            let name = &field.name;
+            fact.reason = Some(format!(
+                "{what} of {name}: {found} ppm, the plan wants {wanted}"
+            ));
+        }
+    }
+    let line = match plan.input.evidence {
+        EvidenceMode::Model => asked(EVIDENCE_FIELD)
+            .and_then(|(_, answer)| shown.lines.get(answer.chosen as usize))
+            .map(|line| (line, Some(line.number))),
+        EvidenceMode::FirstLine => shown.lines.first().map(|line| (line, None)),
+        EvidenceMode::None => None,
+    };
+    fact.evidence
+        .extend(line.and_then(|(line, number)| quote(unit, line, number)));
+    fact
+}
+
+/// Reads a line back from the record; none when the span does not lie in it.
+pub fn quote(unit: &Unit, line: &Line, number: Option<u32>) -> Option<Evidence> {
+    let quote = text::quote(&unit.record, &line.field, line.start, line.end)?;
+    Some(Evidence {
+        field: line.field.clone(),
+        start: line.start,
+        end: line.end,
+        quote,
+        line: number,
+    })
+}
+
+fn weigh(labels: &[String], answer: &Answer) -> FieldValue {
+    let chosen = answer.chosen as usize;
+    let mut alternatives: Vec<(String, u32)> = labels
+        .iter()
+        .zip(&answer.probabilities)
+        .enumerate()
+        .filter(|(index, _)| *index != chosen)
+        .map(|(_, (label, ppm))| (label.clone(), *ppm))
+        .collect();
+    alternatives.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    FieldValue {
+        label: labels[chosen].clone(),
+        probability_ppm: Some(answer.probabilities[chosen]),
+        margin_ppm: Some(answer.margin_ppm),
+        label_mass_ppm: Some(answer.label_mass_ppm),
+        alternatives,
+        reason_code: None,
+    }
+}

@@ -1,0 +1,557 @@
+//! One pass over a plan: partition in, predicates, memory, one job for the rest, fold, answer.
+//!
+//! The only file that knows the order of the operators. It reads no clock (one is handed in), no
+//! environment and no randomness, and must not know who answers. A unit that cannot be read or
+//! answered is a status in the answer; only a broken contract or a broken disk stops the run.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::answer::{ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, count_reasons};
+use crate::error::OperatorError;
+use crate::event::{EVENT_VERSION, Event, EventLine, EventSink};
+use crate::fact::{FACT_SCHEMA, Fact, FieldValue, Status};
+use crate::fold::FAN_IN;
+use crate::id::{ContentHash, FactKey, UnitId};
+use crate::infer::{
+    BackendIdentity, CancelFlag, Completion, FailReason, Infer, InferError, InferJob, JobUsage,
+    Question, UnitOutcome, UnitUsage,
+};
+use crate::memo::{FactStore, StoredAnswers, fact_key};
+use crate::ops::{BadUnit, Partition, Route, Unit, map, prefilter, reduce};
+use crate::plan::{EvidenceMode, Plan};
+use crate::run_directory::RunDirectory;
+use crate::text::{self, UnitText};
+
+/// How a run is bounded and watched; nothing here changes what an answer says about a unit.
+pub struct RunOptions<'a> {
+    /// Most units that go past the predicates, in source order; the rest is not run.
+    pub limit: Option<u32>,
+    /// The caller's clock in microseconds; only differences matter.
+    pub clock: &'a dyn Fn() -> u64,
+    /// Set by the caller to stop; the run sets it too when the plan's budget is spent.
+    pub cancel: &'a CancelFlag,
+}
+
+/// What a run cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunUsage {
+    /// What the backend counted for the run's job; all zero when nothing was asked.
+    #[serde(flatten)]
+    pub job: JobUsage,
+    /// Milliseconds of the caller's clock from start to fold.
+    pub wall_ms: u64,
+    /// Units whose answers were looked up.
+    pub remembered_units: u64,
+    /// Prompt tokens of all answered units, as if neither prefix nor answers had been kept.
+    pub tokens_as_if_uncached: u64,
+}
+
+/// What a run yields.
+#[derive(Debug)]
+pub struct RunOutcome {
+    /// One fact per unit, in source order.
+    pub facts: Vec<Fact>,
+    /// The folded, cited answer.
+    pub answer: CitedAnswer,
+    /// What it cost.
+    pub usage: RunUsage,
+    /// Why the backend stopped before the end, when it did; the units left are not run.
+    pub backend_failure: Option<InferError>,
+}
+
+/// Runs a plan over a partition.
+///
+/// Memory is neither read nor written for a simulated backend.
+///
+/// # Errors
+/// `Infer` when the backend refuses the job as a whole; `UnknownCompletion` and
+/// `DuplicateCompletion` when it breaks its contract; `CoverageMismatch` and `CoverageOverlap` when
+/// facts and partition differ; `Io` and `Store` when something cannot be written.
+pub fn run(
+    plan: &Plan,
+    partition: Partition,
+    infer: &mut dyn Infer,
+    memo: Option<&dyn FactStore>,
+    options: RunOptions<'_>,
+    events: &mut dyn EventSink,
+    directory: Option<&mut RunDirectory>,
+) -> Result<RunOutcome, OperatorError> {
+    let identity = infer.identity().clone();
+    let memo = memo.filter(|_| !identity.simulated);
+    let records = (partition.units.len() + partition.bad.len()) as u64;
+    let started_us = (options.clock)();
+    let mut pass = Pass {
+        plan,
+        identity: &identity,
+        questions: plan.questions(),
+        options: &options,
+        journal: Journal {
+            events,
+            directory,
+            clock: options.clock,
+            started_us,
+            lines: 0,
+        },
+        facts: Vec::with_capacity(partition.units.len() + partition.bad.len()),
+        usage: RunUsage::default(),
+    };
+    if let Some(directory) = &mut pass.journal.directory {
+        directory.begin(plan, &partition.source, records, &identity)?;
+    }
+    pass.journal.log(Event::RunStarted {
+        plan_hash: plan.hash(),
+        source_hash: partition.source.hash,
+        backend: identity.name.clone(),
+        simulated: identity.simulated,
+        units: records,
+    })?;
+    let kept = pass.filter(&partition)?;
+    let asked = pass.recall(kept, memo)?;
+    let backend_failure = pass.ask(asked, infer, memo)?;
+    if let Some(memo) = memo {
+        memo.flush()?;
+    }
+    let answer = pass.answer(&partition, records)?;
+    pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
+    pass.journal.log(Event::RunFinished {
+        coverage: answer.coverage,
+        complete: answer.complete,
+        result_hash: answer.result_hash,
+    })?;
+    let Pass {
+        facts,
+        usage,
+        mut journal,
+        ..
+    } = pass;
+    if let Some(directory) = &mut journal.directory {
+        directory.finish(&facts, &answer, &usage)?;
+    }
+    Ok(RunOutcome {
+        facts,
+        answer,
+        usage,
+        backend_failure,
+    })
+}
+
+/// A unit on its way to the backend.
+struct Asked<'a> {
+    unit: &'a Unit,
+    key: FactKey,
+    done: bool,
+}
+
+/// The state of one run.
+struct Pass<'a, 'o> {
+    plan: &'a Plan,
+    identity: &'a BackendIdentity,
+    questions: Vec<Question>,
+    options: &'o RunOptions<'o>,
+    journal: Journal<'o>,
+    facts: Vec<Fact>,
+    usage: RunUsage,
+}
+
+impl<'a> Pass<'a, '_> {
+    /// Accounts for unreadable records and applies the predicates; returns what needs an answer.
+    fn filter<'u>(&mut self, partition: &'u Partition) -> Result<Vec<&'u Unit>, OperatorError> {
+        for bad in &partition.bad {
+            self.settle(unreadable(bad))?;
+        }
+        let (mut kept, mut excluded, mut decided) = (Vec::new(), 0, 0);
+        for unit in &partition.units {
+            match prefilter(self.plan, unit) {
+                Route::Model { .. } => kept.push(unit),
+                Route::Exclude { prefilter, reason } => {
+                    excluded += 1;
+                    let (stage, reason) = (filter_stage(prefilter), Some(reason.to_owned()));
+                    self.settle(map::unanswered(unit, Status::Excluded, &stage, reason))?;
+                }
+                Route::Decide {
+                    prefilter,
+                    reason,
+                    set,
+                } => {
+                    decided += 1;
+                    let (stage, reason) = (filter_stage(prefilter), Some(reason.to_owned()));
+                    let mut fact = map::unanswered(unit, Status::Decided, &stage, reason);
+                    fact.values = set
+                        .iter()
+                        .map(|(field, label)| (field.clone(), FieldValue::set(label.clone())))
+                        .collect();
+                    fact.evidence = self.first_line(unit);
+                    self.settle(fact)?;
+                }
+                Route::Malformed { prefilter, message } => {
+                    let reason = failure(FailReason::Malformed, &message);
+                    let stage = filter_stage(prefilter);
+                    self.settle(map::unanswered(unit, Status::Errored, &stage, Some(reason)))?;
+                }
+            }
+        }
+        let kept_units = kept.len() as u64;
+        self.journal.log(Event::PrefilterDone {
+            excluded,
+            decided,
+            kept: kept_units,
+        })?;
+        // Cut before the memory is read, so that a warm run covers the same units as a cold one.
+        let limit = self.options.limit.map_or(u64::MAX, u64::from);
+        let budget = self.plan.budget.units_max.unwrap_or(u64::MAX);
+        let reason = if limit <= budget {
+            "limit"
+        } else {
+            "budget units_max"
+        };
+        let keep = usize::try_from(limit.min(budget))
+            .unwrap_or(usize::MAX)
+            .min(kept.len());
+        for unit in kept.drain(keep..) {
+            let reason = Some(reason.to_owned());
+            self.settle(map::unanswered(unit, Status::NotRun, map::STAGE, reason))?;
+        }
+        Ok(kept)
+    }
+
+    /// Renders what is shown of each unit and settles the units whose answers are remembered.
+    fn recall<'u>(
+        &mut self,
+        kept: Vec<&'u Unit>,
+        memo: Option<&dyn FactStore>,
+    ) -> Result<Vec<(Asked<'u>, UnitText)>, OperatorError> {
+        let rubric = self.plan.rubric();
+        let mut asked = Vec::new();
+        for unit in kept {
+            let shown = match text::render(self.plan, unit) {
+                Ok(shown) => shown,
+                Err(problem) => {
+                    let reason = Some(failure(problem.reason, &problem.message));
+                    self.settle(map::unanswered(unit, Status::Errored, map::STAGE, reason))?;
+                    continue;
+                }
+            };
+            let key = fact_key(self.identity, &rubric, &self.questions, &shown);
+            let stored = memo
+                .and_then(|memo| memo.get(&key))
+                .filter(|stored| map::check(&self.questions, &shown, &stored.answers).is_ok());
+            let Some(stored) = stored else {
+                asked.push((
+                    Asked {
+                        unit,
+                        key,
+                        done: false,
+                    },
+                    shown,
+                ));
+                continue;
+            };
+            self.usage.remembered_units += 1;
+            self.usage.tokens_as_if_uncached += stored.prompt_tokens;
+            let mut fact = map::derive(self.plan, &self.questions, unit, &shown, &stored.answers);
+            fact.backend = Some(self.identity.name.clone());
+            fact.remembered = true;
+            self.settle(fact)?;
+        }
+        let remembered = self.usage.remembered_units;
+        self.journal.log(Event::MapStarted {
+            remembered,
+            asked: asked.len() as u64,
+        })?;
+        Ok(asked)
+    }
+
+    /// Asks the backend in one job and settles every unit of it; nothing left asks nothing.
+    fn ask(
+        &mut self,
+        asked: Vec<(Asked<'_>, UnitText)>,
+        infer: &mut dyn Infer,
+        memo: Option<&dyn FactStore>,
+    ) -> Result<Option<InferError>, OperatorError> {
+        if asked.is_empty() {
+            return Ok(None);
+        }
+        let (mut asked, shown): (Vec<Asked<'_>>, Vec<UnitText>) = asked.into_iter().unzip();
+        let places: HashMap<UnitId, usize> = asked
+            .iter()
+            .enumerate()
+            .map(|(place, asked)| (asked.unit.id.clone(), place))
+            .collect();
+        let (rubric, questions) = (self.plan.rubric(), self.questions.clone());
+        let cancel = self.options.cancel;
+        let job = InferJob {
+            rubric: &rubric,
+            questions: &questions,
+            units: &shown,
+            cancel,
+        };
+        let mut spent = Spent::default();
+        let mut broken: Option<OperatorError> = None;
+        let result = infer.infer(job, &mut |completion| {
+            // The seam takes no error back: the first one is kept, and the job is told to stop.
+            if broken.is_none() {
+                let received =
+                    self.receive(completion, &mut asked, &shown, &places, memo, &mut spent);
+                if let Err(error) = received {
+                    cancel.cancel();
+                    broken = Some(error);
+                }
+            }
+        });
+        if let Some(error) = broken {
+            return Err(error);
+        }
+        let failure = match result {
+            Ok(usage) => {
+                self.usage.job += usage;
+                None
+            }
+            Err(error @ InferError::Failed(_)) => {
+                // The job's own count is lost; what its completed units report still stands.
+                self.usage.job.prompt_tokens += spent.usage.prompt_tokens;
+                self.usage.job.computed_tokens += spent.usage.computed_tokens;
+                self.usage.job.cached_tokens += spent.usage.cached_tokens;
+                Some(error)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let reason = match (&failure, spent.over, cancel.is_cancelled()) {
+            (Some(error), _, _) => causes(error),
+            (None, Some(over), _) => over.to_owned(),
+            (None, None, true) => String::from("cancelled before it was asked"),
+            (None, None, false) => String::from("the backend did not complete it"),
+        };
+        for left in asked.iter().filter(|asked| !asked.done) {
+            let reason = Some(reason.clone());
+            self.settle(map::unanswered(
+                left.unit,
+                Status::NotRun,
+                map::STAGE,
+                reason,
+            ))?;
+        }
+        Ok(failure)
+    }
+
+    /// Turns one completion into a fact and remembers its answers.
+    fn receive(
+        &mut self,
+        completion: Completion,
+        asked: &mut [Asked<'_>],
+        shown: &[UnitText],
+        places: &HashMap<UnitId, usize>,
+        memo: Option<&dyn FactStore>,
+        spent: &mut Spent,
+    ) -> Result<(), OperatorError> {
+        let unit_id = completion.unit_id.to_string();
+        let Some(&place) = places.get(&completion.unit_id) else {
+            return Err(OperatorError::UnknownCompletion { unit_id });
+        };
+        if std::mem::replace(&mut asked[place].done, true) {
+            return Err(OperatorError::DuplicateCompletion { unit_id });
+        }
+        let (unit, shown) = (asked[place].unit, &shown[place]);
+        let bare = |status, reason| map::unanswered(unit, status, map::STAGE, Some(reason));
+        let over = || spent.over.unwrap_or("cancelled").to_owned();
+        let mut fact = match completion.outcome {
+            UnitOutcome::Answered(answers) => match map::check(&self.questions, shown, &answers) {
+                Err(problem) => bare(Status::Errored, failure(FailReason::Schema, &problem)),
+                Ok(()) => {
+                    let fact = map::derive(self.plan, &self.questions, unit, shown, &answers);
+                    if let Some(memo) = memo {
+                        let prompt_tokens = completion.usage.prompt_tokens;
+                        memo.put(
+                            &asked[place].key,
+                            &StoredAnswers {
+                                answers,
+                                prompt_tokens,
+                            },
+                        )?;
+                    }
+                    fact
+                }
+            },
+            UnitOutcome::Failed { reason, message } => {
+                bare(Status::Errored, failure(reason, &message))
+            }
+            UnitOutcome::Cancelled => bare(Status::Cancelled, over()),
+            UnitOutcome::NotRun => bare(Status::NotRun, over()),
+        };
+        fact.clipped_bytes = shown.clipped_bytes;
+        fact.usage = completion.usage;
+        fact.backend = Some(self.identity.name.clone());
+        fact.simulated = self.identity.simulated;
+        self.usage.tokens_as_if_uncached += completion.usage.prompt_tokens;
+        self.settle(fact)?;
+        spent.done += 1;
+        spent.usage += completion.usage;
+        self.journal.log(Event::Progress {
+            done: spent.done,
+            asked: asked.len() as u64,
+        })?;
+        self.check_budget(spent);
+        Ok(())
+    }
+
+    /// Stops the job once the plan's budget is spent; what is done stands.
+    fn check_budget(&self, spent: &mut Spent) {
+        let budget = &self.plan.budget;
+        let seconds = self.journal.elapsed_us() / 1_000_000;
+        if budget.seconds_max.is_some_and(|most| seconds >= most) {
+            spent.over = Some("budget seconds_max");
+        } else if budget
+            .tokens_max
+            .is_some_and(|most| spent.usage.computed_tokens >= most)
+        {
+            spent.over = Some("budget tokens_max");
+        }
+        if spent.over.is_some() {
+            self.options.cancel.cancel();
+        }
+    }
+
+    /// Records a unit's only fact.
+    fn settle(&mut self, fact: Fact) -> Result<(), OperatorError> {
+        if let Some(directory) = &mut self.journal.directory {
+            directory.append_fact(&fact)?;
+        }
+        self.journal.log(Event::Unit {
+            id: fact.unit_id.clone(),
+            status: fact.status,
+            stage: fact.stage.clone(),
+            remembered: fact.remembered,
+        })?;
+        self.facts.push(fact);
+        Ok(())
+    }
+
+    /// Puts the facts into source order, folds them and checks that they cover the partition.
+    fn answer(
+        &mut self,
+        partition: &Partition,
+        records: u64,
+    ) -> Result<CitedAnswer, OperatorError> {
+        self.facts.sort_by_key(|fact| fact.ordinal);
+        let (claims, coverage) = reduce::reduce(self.plan, &self.facts, FAN_IN)?;
+        let units = partition.units.iter().map(|unit| &unit.id);
+        coverage.check(units.chain(partition.bad.iter().map(|bad| &bad.id)))?;
+        let counts = coverage.counts();
+        let mut answer = CitedAnswer {
+            version: ANSWER_VERSION,
+            question: self.plan.question.clone(),
+            plan_hash: self.plan.hash(),
+            source: AnswerSource {
+                path: partition.source.path.clone(),
+                hash: partition.source.hash,
+                records,
+            },
+            backend: AnswerBackend {
+                name: self.identity.name.clone(),
+                digest: ContentHash::from_bytes(self.identity.digest),
+                simulated: self.identity.simulated,
+            },
+            simulated: self.identity.simulated,
+            complete: counts.complete(),
+            result_hash: ContentHash::from_bytes([0; 32]),
+            coverage: counts,
+            coverage_by_reason: count_reasons(&self.facts),
+            claims,
+        };
+        answer.result_hash = answer.hash_result();
+        Ok(answer)
+    }
+
+    /// Cites a unit that no model read by the first line that one would have read.
+    fn first_line(&self, unit: &Unit) -> Vec<crate::fact::Evidence> {
+        if self.plan.input.evidence == EvidenceMode::None {
+            return Vec::new();
+        }
+        let shown = text::render(self.plan, unit).ok();
+        let line = shown.as_ref().and_then(|shown| shown.lines.first());
+        line.and_then(|line| map::quote(unit, line, None))
+            .into_iter()
+            .collect()
+    }
+}
+
+/// What the job has used up so far.
+#[derive(Default)]
+struct Spent {
+    done: u64,
+    usage: UnitUsage,
+    over: Option<&'static str>,
+}
+
+/// Writes the run log to the caller and to the run directory.
+struct Journal<'o> {
+    events: &'o mut dyn EventSink,
+    directory: Option<&'o mut RunDirectory>,
+    clock: &'o dyn Fn() -> u64,
+    started_us: u64,
+    lines: u64,
+}
+
+impl Journal<'_> {
+    fn log(&mut self, event: Event) -> Result<(), OperatorError> {
+        let line = EventLine {
+            v: EVENT_VERSION,
+            seq: self.lines,
+            t_us: self.elapsed_us(),
+            event,
+        };
+        self.lines += 1;
+        self.events.receive(&line);
+        match &mut self.directory {
+            Some(directory) => directory.append_event(&line),
+            None => Ok(()),
+        }
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        (self.clock)().saturating_sub(self.started_us)
+    }
+}
+
+fn unreadable(bad: &BadUnit) -> Fact {
+    Fact {
+        schema: FACT_SCHEMA,
+        unit_id: bad.id.clone(),
+        ordinal: bad.ordinal,
+        source_hash: bad.source_hash,
+        status: Status::Errored,
+        stage: String::from("partition"),
+        reason: Some(failure(
+            FailReason::Malformed,
+            &format!("{}: {}", bad.place, bad.reason),
+        )),
+        values: std::collections::BTreeMap::new(),
+        evidence: Vec::new(),
+        clipped_bytes: 0,
+        usage: UnitUsage::default(),
+        remembered: false,
+        simulated: false,
+        backend: None,
+    }
+}
+
+fn filter_stage(name: &str) -> String {
+    format!("prefilter:{name}")
+}
+
+fn failure(reason: FailReason, message: &str) -> String {
+    format!("{}: {message}", reason.as_str())
+}
+
+/// Writes an error with its causes on one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

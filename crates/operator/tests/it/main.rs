@@ -1,0 +1,6 @@
+//! Integration tests of the operator crate, one binary.
+
+#![allow(clippy::unwrap_used)]
+
+mod input;
+mod output;

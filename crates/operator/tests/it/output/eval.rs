@@ -1,0 +1,100 @@
+//! Evaluation against figures worked out by hand.
+
+use std::collections::BTreeMap;
+
+use operator::eval::{evaluate, read_labels};
+use operator::id::UnitId;
+use operator::infer::FailReason;
+use operator::record::read_bytes;
+
+use super::script::{Act, Script, issues, plan, run_simply, units};
+
+#[test]
+fn figures_equal_those_worked_out_by_hand() {
+    let partition = units(&plan(), &issues(10));
+    let script = Script::with([(8, Act::Doubt), (9, Act::Fail(FailReason::Backend))]);
+    let mut facts = run_simply(&partition, &mut { script }).facts;
+    // Unit 0 is excluded, 8 abstained, 9 errored; the rest is decided as: yes yes yes yes no no no.
+    for (id, label) in [
+        (1, "yes"),
+        (2, "yes"),
+        (3, "yes"),
+        (4, "yes"),
+        (5, "no"),
+        (6, "no"),
+        (7, "no"),
+    ] {
+        facts[id].values.get_mut("blocker").unwrap().label = label.to_owned();
+    }
+    // Truth: 0 no, 1 yes, 2 yes, 3 yes, 4 no, 5 no, 6 no, 7 yes, 8 yes, 9 null, 77 unknown unit.
+    let csv = "id;truth\n0;false\n1;true\n2;true\n3;true\n4;false\n5;false\n6;false\n7;true\n8;true\n9;\n77;true\n";
+    let (_, records, _) = read_bytes("labels.csv", csv.as_bytes(), None).unwrap();
+    let map = BTreeMap::from([("true", "yes"), ("false", "no")].map(|(a, b)| (a.into(), b.into())));
+    let labels = read_labels("labels.csv", &records, "id", "truth", &map).unwrap();
+    let report = evaluate(&facts, &labels, "blocker");
+    assert_eq!((report.labelled, report.decided, report.correct), (9, 7, 5));
+    assert_eq!(report.accuracy_decided_ppm, Some(714_286));
+    assert_eq!(report.accuracy_labelled_ppm, Some(555_556));
+    let class = |name: &str| {
+        report
+            .classes
+            .iter()
+            .find(|class| class.label == name)
+            .unwrap()
+    };
+    let (yes, no) = (class("yes"), class("no"));
+    assert_eq!((yes.support, yes.predicted, yes.correct), (5, 4, 3));
+    assert_eq!(
+        (yes.precision_ppm, yes.recall_ppm),
+        (Some(750_000), Some(600_000))
+    );
+    assert_eq!(yes.f1_ppm, Some(666_667));
+    assert_eq!((no.support, no.predicted, no.correct), (4, 3, 2));
+    assert_eq!(
+        (no.precision_ppm, no.recall_ppm),
+        (Some(666_667), Some(500_000))
+    );
+    assert_eq!(no.f1_ppm, Some(571_429));
+    assert_eq!(report.macro_f1_ppm, Some(619_048));
+    let row = report
+        .confusion
+        .iter()
+        .find(|row| row.label == "yes")
+        .unwrap();
+    assert_eq!(
+        row.decided,
+        BTreeMap::from([("yes".into(), 3), ("no".into(), 1)])
+    );
+    assert_eq!(row.undecided, BTreeMap::from([("abstained".into(), 1)]));
+    let row = report
+        .confusion
+        .iter()
+        .find(|row| row.label == "no")
+        .unwrap();
+    assert_eq!(row.undecided, BTreeMap::from([("excluded".into(), 1)]));
+    assert_eq!(report.unlabelled, [UnitId::new("9")]);
+    assert_eq!(report.without_fact, [UnitId::new("77")]);
+    let table = report.to_string();
+    assert!(
+        table.contains("71.43% of decided, 55.56% of all; macro F1 61.90%"),
+        "{table}"
+    );
+    assert!(
+        table.contains("yes   -> no 1, yes 3, (abstained) 1"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_missing_label_field_names_the_fields_there_are() {
+    let (_, records, _) = read_bytes("l.csv", b"id,kind\n1,bug\n2,bug\n", None).unwrap();
+    let error = read_labels("l.csv", &records, "id", "sort", &BTreeMap::new()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("no record has a label in sort; fields: id, kind"),
+        "{error}"
+    );
+    let error = read_labels("l.csv", &records, "kind", "id", &BTreeMap::new()).unwrap_err();
+    assert!(error.to_string().contains("same id"), "{error}");
+}
