@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::EngineError;
 use crate::infer::LocalInfer;
 use crate::model::cpu::CpuModel;
+use crate::model::linear::Numerics;
 use crate::model::portable::PortableModel;
 use crate::model::{Model, ModelFiles};
 use crate::models::LocalModel;
@@ -26,7 +27,7 @@ pub enum Device {
     Metal,
 }
 
-/// Opens a verified local model.
+/// Opens a verified local model. `numerics` is the fast CPU path's; portable paths use f32.
 ///
 /// # Errors
 /// `BadModel` or `Io` when files are unusable, `DeviceNotBuilt` when the device is not in this
@@ -34,6 +35,7 @@ pub enum Device {
 pub fn open(
     model: &LocalModel,
     device: Device,
+    numerics: Numerics,
     options: RunnerOptions,
 ) -> Result<LocalInfer, EngineError> {
     let forward_device = candle_device(device)?;
@@ -51,7 +53,7 @@ pub fn open(
         }
     };
     let forward: Box<dyn Model> = match forward_device {
-        None => Box::new(CpuModel::load(&files)?),
+        None => Box::new(CpuModel::load(&files, numerics)?),
         Some(device) => Box::new(PortableModel::load(&files, &device)?),
     };
     let digest = blake3::Hash::from_hex(&model.blake3)

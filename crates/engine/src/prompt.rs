@@ -1,5 +1,5 @@
-//! The chat template: from a rubric to the shared prefix of all units and the close after each. Must
-//! not know models, caches or where a unit came from.
+//! The chat template: from a rubric to the shared prefix of all units and the close after each.
+//! Must not know models, caches or where a unit came from.
 
 mod jinja;
 
@@ -25,8 +25,8 @@ pub const CHATML: &str = concat!(
 /// Name of the one template in the environment.
 const TEMPLATE: &str = "chat";
 
-/// Stand-ins for rubric and unit while the template is rendered: letters and digits alone, so that no
-/// filter of a template changes them.
+/// Stand-ins for rubric and unit while the template is rendered: letters and digits alone, so that
+/// no filter of a template changes them.
 const RUBRIC_MARK: &str = "RubricGoesHere7c1f0e92";
 const UNIT_MARK: &str = "UnitGoesHere5d83ab46";
 
@@ -105,9 +105,10 @@ pub struct SplitPrompt {
 /// A chat template, checked to parse.
 ///
 /// Rendered as `transformers` renders it: `trim_blocks`, `lstrip_blocks`, lenient undefined values,
-/// Python's string methods, `raise_exception`, `strftime_now` and a `tojson` that does not escape HTML.
-/// `{% generation %}` tags are taken for plain blocks. `enable_thinking` is false, since an answer is
-/// scored at its first token. The clock is not read: `strftime_now` gives 26 July 2024.
+/// Python's string methods, `raise_exception`, `strftime_now` and a `tojson` that does not escape
+/// HTML.
+/// `{% generation %}` tags are taken for plain blocks. `enable_thinking` is false, since an answer
+/// is scored at its first token. The clock is not read: `strftime_now` gives 26 July 2024.
 pub struct PromptTemplate {
     environment: Environment<'static>,
     source: String,
@@ -228,9 +229,9 @@ impl PromptTemplate {
     /// Splits the prompt of a rubric at the unit: the prompt of a unit is `prefix`, then
     /// [`Tokenizer::encode_text`] of the unit, then `close`.
     ///
-    /// The rubric is the system message, or the head of the user message where the template takes no
-    /// system message. It stands in the prompt as it is given, even where the template would trim it,
-    /// and the text of a special token in it is plain text.
+    /// The rubric is the system message, or the head of the user message where the template takes
+    /// no system message. It stands in the prompt as it is given, even where the template would
+    /// trim it, and the text of a special token in it is plain text.
     ///
     /// The ids equal those of the whole prompt encoded at once for units that begin with an ASCII
     /// letter, which is checked on every first letter.

@@ -1,6 +1,6 @@
-//! Text to token ids and back, from the tokenizer of a GGUF file or of a `tokenizer.json`. Keeps text
-//! that anyone may have written apart from markup that the engine wrote. Must not know chat templates
-//! or models.
+//! Text to token ids and back, from the tokenizer of a GGUF file or of a `tokenizer.json`. Keeps
+//! text that anyone may have written apart from markup that the engine wrote. Must not know chat
+//! templates or models.
 
 mod error;
 mod gguf;
@@ -22,9 +22,9 @@ use vocabulary::{Kind, Token, Vocabulary};
 
 /// The longest text, in bytes, that is encoded as one piece.
 ///
-/// Far beyond any context window (four bytes a token make it 128 Ki tokens); it keeps the backtracking
-/// of the pre-tokenizer's regular expression on long runs of blanks within its own limit, past which
-/// it would cut text in other places.
+/// Far beyond any context window (four bytes a token make it 128 Ki tokens); it keeps the
+/// backtracking of the pre-tokenizer's regular expression on long runs of blanks within its own
+/// limit, past which it would cut text in other places.
 pub const MAX_TEXT_BYTES: usize = 512 * 1024;
 
 /// A part of a prompt, by who wrote it.
@@ -42,11 +42,11 @@ pub enum Part<'a> {
 ///
 /// [`encode_text`](Self::encode_text) matches **no added token at all**: neither control tokens
 /// (`<|im_end|>`, GGUF token type 3, `special` in `tokenizer.json`) nor user-defined ones
-/// (`<tool_call>`, type 4). Their text is cut into ordinary tokens, so that nothing in a record or in
-/// a rubric can open or close a turn or pose as a tool call. The reference implementations, told not
-/// to match special tokens (`split_special_tokens` of `transformers`, `parse_special = false` of
-/// llama.cpp), still match user-defined ones in any text. The ids equal theirs for every text that
-/// holds no user-defined token's text.
+/// (`<tool_call>`, type 4). Their text is cut into ordinary tokens, so that nothing in a record or
+/// in a rubric can open or close a turn or pose as a tool call. The reference implementations, told
+/// not to match special tokens (`split_special_tokens` of `transformers`, `parse_special = false`
+/// of llama.cpp), still match user-defined ones in any text. The ids equal theirs for every text
+/// that holds no user-defined token's text.
 ///
 /// [`encode_markup`](Self::encode_markup) matches both kinds, leftmost first and longest first.
 ///
@@ -54,9 +54,9 @@ pub enum Part<'a> {
 ///
 /// # Bytes without a token
 ///
-/// A vocabulary may lack a token for some bytes (SmolLM2 has none for six control characters). Such a
-/// byte is dropped, as in the reference implementations; an unknown-token is never put in its place,
-/// since that is a control token. [`unencodable_bytes`](Self::unencodable_bytes) lists them.
+/// A vocabulary may lack a token for some bytes (SmolLM2 has none for six control characters). Such
+/// a byte is dropped, as in the reference implementations; an unknown-token is never put in its
+/// place, since that is a control token. [`unencodable_bytes`](Self::unencodable_bytes) lists them.
 ///
 /// # Normalisation
 ///
@@ -193,9 +193,9 @@ impl Tokenizer {
 
     /// Encodes parts that follow each other as one text.
     ///
-    /// Special tokens are matched inside each markup part alone, never across parts. The text between
-    /// two special tokens is encoded in one piece even where it comes from several parts, so that the
-    /// ids are those of the joined text.
+    /// Special tokens are matched inside each markup part alone, never across parts. The text
+    /// between two special tokens is encoded in one piece even where it comes from several parts,
+    /// so that the ids are those of the joined text.
     ///
     /// # Errors
     ///
@@ -263,8 +263,8 @@ impl Tokenizer {
         text.is_ok_and(|text| self.special(text) == Some(id))
     }
 
-    /// The ids that end an answer: end of sequence, first where the file names it, and the end-of-turn
-    /// marks that the vocabulary holds.
+    /// The ids that end an answer: end of sequence, first where the file names it, and the
+    /// end-of-turn marks that the vocabulary holds.
     pub fn eos_ids(&self) -> &[u32] {
         &self.stops
     }
@@ -279,8 +279,8 @@ impl Tokenizer {
         self.bos.as_ref().map(|(_, text)| text.as_str())
     }
 
-    /// Whether the file asks for a bos token before a text. No method here adds one; a chat template
-    /// writes its own.
+    /// Whether the file asks for a bos token before a text. No method here adds one; a chat
+    /// template writes its own.
     pub fn add_bos(&self) -> bool {
         self.add_bos
     }
@@ -291,14 +291,15 @@ impl Tokenizer {
     }
 
     /// blake3 over all that decides which ids a text gets and where an answer stops: tokens, kinds,
-    /// merges, pipeline, bos and stop ids. A GGUF file and a `tokenizer.json` of one model differ here.
+    /// merges, pipeline, bos and stop ids. A GGUF file and a `tokenizer.json` of one model differ
+    /// here.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
 }
 
-/// The character that stands for each byte in a byte-level vocabulary: printable Latin-1 for itself,
-/// the other 68 bytes as the characters from U+0100 on, in order.
+/// The character that stands for each byte in a byte-level vocabulary: printable Latin-1 for
+/// itself, the other 68 bytes as the characters from U+0100 on, in order.
 ///
 /// Source: `bytes_to_unicode` of GPT-2's encoder.
 fn byte_alphabet() -> [char; 256] {
@@ -322,8 +323,8 @@ fn unencodable_bytes(vocab: &Vocab) -> Vec<u8> {
         .collect()
 }
 
-/// The bytes of all tokens and the end of each. A token that is not spelled in the byte-level alphabet
-/// stands for its own text.
+/// The bytes of all tokens and the end of each. A token that is not spelled in the byte-level
+/// alphabet stands for its own text.
 fn spell(tokens: &[Token]) -> (Vec<u8>, Vec<u32>) {
     let bytes_of: HashMap<char, u8> = byte_alphabet().into_iter().zip(0..=255).collect();
     let mut bytes = Vec::new();

@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use engine::local::{self, Device};
+use engine::model::linear::Numerics;
 use engine::models::{self, Environment, LocalModel, TerminalReporter};
 use engine::runner::{Reuse, RunnerOptions};
 use operator::Plan;
@@ -51,6 +52,9 @@ pub struct RunArguments {
     /// Where the forward runs.
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceArgument,
+    /// Number format of the fast CPU path; part of every remembered answer's key.
+    #[arg(long, value_enum, default_value = "int16")]
+    numerics: NumericsArgument,
     /// Answer from a recording instead of a model; everything is marked as simulated.
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     replay: Option<PathBuf>,
@@ -78,6 +82,12 @@ enum DeviceArgument {
     CpuPortable,
     Cuda,
     Metal,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum NumericsArgument {
+    F32,
+    Int16,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -118,6 +128,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         "limit": arguments.limit,
         "reuse": format!("{:?}", arguments.reuse).to_lowercase(),
         "device": format!("{:?}", arguments.device).to_lowercase(),
+        "numerics": format!("{:?}", arguments.numerics).to_lowercase(),
         "batch_tokens": arguments.batch_tokens,
         "replay": arguments.replay,
     });
@@ -194,8 +205,12 @@ fn open_backend(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
         reuse,
         ..RunnerOptions::default()
     };
+    let numerics = match arguments.numerics {
+        NumericsArgument::F32 => Numerics::F32,
+        NumericsArgument::Int16 => Numerics::Int16,
+    };
     let started = Instant::now();
-    let infer = local::open(&model, device, options)?;
+    let infer = local::open(&model, device, numerics, options)?;
     let seconds = started.elapsed().as_secs_f64();
     eprintln!("loaded {} in {seconds:.1} s", infer.identity().describe);
     Ok(Box::new(infer))

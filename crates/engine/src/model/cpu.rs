@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use super::attention::{self, Heads};
 use super::batch::Batch;
-use super::linear::Linear;
+use super::int16::RoundedRows;
+use super::linear::{Linear, Numerics};
 use super::math::{self, RotaryTable};
 use super::{Model, ModelConfig, ModelFiles};
 use crate::error::EngineError;
@@ -23,20 +24,22 @@ struct Layer {
 /// Buffers of one forward; they grow to the largest batch seen and stay.
 #[derive(Default)]
 struct Buffers {
-    residual: Vec<f32>,  // [rows, hidden]
-    normed: Vec<f32>,    // [rows, hidden]
-    qkv: Vec<f32>,       // [rows, (heads + 2 kv_heads) * head_dim]
-    attended: Vec<f32>,  // [rows, heads * head_dim]
-    projected: Vec<f32>, // [rows, hidden]
-    gate_up: Vec<f32>,   // [rows, 2 * feed_forward]
-    activated: Vec<f32>, // [rows, feed_forward]
+    residual: Vec<f32>,   // [rows, hidden]
+    normed: Vec<f32>,     // [rows, hidden]
+    qkv: Vec<f32>,        // [rows, (heads + 2 kv_heads) * head_dim]
+    attended: Vec<f32>,   // [rows, heads * head_dim]
+    projected: Vec<f32>,  // [rows, hidden]
+    gate_up: Vec<f32>,    // [rows, 2 * feed_forward]
+    activated: Vec<f32>,  // [rows, feed_forward]
+    rounded: RoundedRows, // scratch of the integer tier
 }
 
-/// A model whose weights live in memory as f32.
+/// A model whose weights live in memory, in the format of its numerics tier.
 pub struct CpuModel {
     config: ModelConfig,
-    embedding: Linear,
-    head: Option<Linear>,
+    embedding: Vec<f32>, // [vocab, hidden]
+    head: Linear,
+    numerics: Numerics,
     layers: Vec<Layer>,
     output_norm: Vec<f32>,
     rotary: RotaryTable,
@@ -50,23 +53,23 @@ impl CpuModel {
     ///
     /// # Errors
     /// `BadModel` naming the tensor that is missing or has the wrong shape or type.
-    pub fn load(files: &ModelFiles) -> Result<Self, EngineError> {
+    pub fn load(files: &ModelFiles, numerics: Numerics) -> Result<Self, EngineError> {
         let config = files.config.clone();
         let (hidden, vocab) = (config.hidden, config.vocab);
         let layers = (0..config.layers)
             .into_par_iter()
-            .map(|index| load_layer(files, index))
+            .map(|index| load_layer(files, index, numerics))
             .collect::<Result<Vec<_>, _>>()?;
         let embedding = files.tensor("token_embd.weight", &[vocab, hidden])?;
         let head = if files.has("output.weight") {
-            let weight = files.tensor("output.weight", &[vocab, hidden])?;
-            Some(Linear::new(hidden, vocab, weight, None))
+            files.tensor("output.weight", &[vocab, hidden])?
         } else {
-            None
+            embedding.clone()
         };
         Ok(Self {
-            embedding: Linear::new(hidden, vocab, embedding, None),
-            head,
+            embedding,
+            head: Linear::new(hidden, vocab, head, None, numerics),
+            numerics,
             layers,
             output_norm: files.tensor("output_norm.weight", &[hidden])?,
             rotary: RotaryTable::new(config.head_dim, config.rope_base),
@@ -78,7 +81,7 @@ impl CpuModel {
     }
 }
 
-fn load_layer(files: &ModelFiles, index: usize) -> Result<Layer, EngineError> {
+fn load_layer(files: &ModelFiles, index: usize, numerics: Numerics) -> Result<Layer, EngineError> {
     let config = &files.config;
     let (hidden, feed_forward) = (config.hidden, config.feed_forward);
     let query = config.heads * config.head_dim;
@@ -101,11 +104,11 @@ fn load_layer(files: &ModelFiles, index: usize) -> Result<Layer, EngineError> {
     let down = files.tensor(&name("ffn_down.weight"), &[hidden, feed_forward])?;
     Ok(Layer {
         attention_norm: files.tensor(&name("attn_norm.weight"), &[hidden])?,
-        qkv: Linear::new(hidden, config.qkv_width(), qkv, bias),
-        attention_output: Linear::new(query, hidden, output, None),
+        qkv: Linear::new(hidden, config.qkv_width(), qkv, bias, numerics),
+        attention_output: Linear::new(query, hidden, output, None, numerics),
         feed_forward_norm: files.tensor(&name("ffn_norm.weight"), &[hidden])?,
-        gate_up: Linear::new(hidden, 2 * feed_forward, gate_up, None),
-        down: Linear::new(feed_forward, hidden, down, None),
+        gate_up: Linear::new(hidden, 2 * feed_forward, gate_up, None, numerics),
+        down: Linear::new(feed_forward, hidden, down, None, numerics),
     })
 }
 
@@ -138,7 +141,7 @@ impl Buffers {
             normed,
         );
         let gate_up = sized(&mut self.gate_up, rows * 2 * wide);
-        layer.gate_up.forward(normed, gate_up);
+        layer.gate_up.forward(normed, &mut self.rounded, gate_up);
         let activated = sized(&mut self.activated, rows * wide);
         activated
             .par_chunks_mut(wide)
@@ -147,7 +150,7 @@ impl Buffers {
                 math::swiglu(&row[..wide], &row[wide..], out);
             });
         let projected = sized(&mut self.projected, rows * hidden);
-        layer.down.forward(activated, projected);
+        layer.down.forward(activated, &mut self.rounded, projected);
         math::add(residual, projected);
     }
 
@@ -165,7 +168,7 @@ impl Buffers {
         norm_rows(residual, &layer.attention_norm, config.norm_epsilon, normed);
         let width = config.qkv_width();
         let qkv = sized(&mut self.qkv, rows * width);
-        layer.qkv.forward(normed, qkv);
+        layer.qkv.forward(normed, &mut self.rounded, qkv);
         let rotated = (config.heads + config.kv_heads) * config.head_dim;
         qkv.par_chunks_mut(width)
             .with_min_len(16)
@@ -197,7 +200,10 @@ impl Model for CpuModel {
     }
 
     fn tier(&self) -> String {
-        "cpu-f32-v1".into()
+        match self.numerics {
+            Numerics::F32 => "cpu-f32-v1".into(),
+            Numerics::Int16 => "cpu-int16-v1".into(),
+        }
     }
 
     fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
@@ -220,7 +226,7 @@ impl Model for CpuModel {
         let buffers = &mut self.buffers;
         let residual = sized(&mut buffers.residual, rows * hidden);
         for (row, &token) in residual.chunks_exact_mut(hidden).zip(&batch.tokens) {
-            row.copy_from_slice(self.embedding.row(token as usize));
+            row.copy_from_slice(&self.embedding[token as usize * hidden..][..hidden]);
         }
         for (index, layer) in self.layers.iter().enumerate() {
             buffers.project_qkv(layer, config, &batch.positions, &self.rotary);
@@ -236,7 +242,9 @@ impl Model for CpuModel {
             }
             let attended = sized(&mut buffers.attended, kept * heads.query * heads.dim);
             let projected = sized(&mut buffers.projected, kept * hidden);
-            layer.attention_output.forward(attended, projected);
+            layer
+                .attention_output
+                .forward(attended, &mut buffers.rounded, projected);
             math::add(sized(&mut buffers.residual, kept * hidden), projected);
             buffers.feed_forward(layer, config, kept);
         }
@@ -251,9 +259,7 @@ impl Model for CpuModel {
         let rows = hidden.len() / self.config.hidden;
         let mut out = vec![0.0; rows * self.config.vocab];
         self.head
-            .as_ref()
-            .unwrap_or(&self.embedding)
-            .forward(hidden, &mut out);
+            .forward(hidden, &mut self.buffers.rounded, &mut out);
         Ok(out)
     }
 

@@ -3,25 +3,59 @@
 
 use gemm::Parallelism;
 
+use super::int16::{Isa, Panels, RoundedRows};
 use super::math;
 
-/// A projection in f32, weights contiguous `[outputs, inputs]` as model files store them.
+/// Number format of the projections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Numerics {
+    /// 32-bit floats throughout.
+    F32,
+    /// 12-bit weights and 13-bit activations in 16-bit integers, scales per group.
+    #[default]
+    Int16,
+}
+
+/// Weights of one projection.
+#[derive(Debug)]
+enum Weight {
+    /// Contiguous `[outputs, inputs]`, as model files store them.
+    F32(Vec<f32>),
+    Int16(Panels),
+}
+
+/// One projection with its optional bias.
 #[derive(Debug)]
 pub struct Linear {
     inputs: usize,
     outputs: usize,
-    weight: Vec<f32>,       // [outputs, inputs]
+    weight: Weight,
     bias: Option<Vec<f32>>, // [outputs]
 }
 
 impl Linear {
-    /// Takes the weights.
+    /// Takes weights `[outputs, inputs]` and puts them into the tier's format. Widths that the
+    /// integer tier cannot group stay in f32.
     ///
     /// # Panics
     /// If the sizes do not agree.
-    pub fn new(inputs: usize, outputs: usize, weight: Vec<f32>, bias: Option<Vec<f32>>) -> Self {
+    pub fn new(
+        inputs: usize,
+        outputs: usize,
+        weight: Vec<f32>,
+        bias: Option<Vec<f32>>,
+        numerics: Numerics,
+    ) -> Self {
         assert_eq!(weight.len(), inputs * outputs);
         assert!(bias.as_ref().is_none_or(|bias| bias.len() == outputs));
+        let panels = match numerics {
+            Numerics::F32 => None,
+            Numerics::Int16 => Panels::pack(&weight, inputs, outputs, Isa::detect()),
+        };
+        let weight = match panels {
+            Some(panels) => Weight::Int16(panels),
+            None => Weight::F32(weight),
+        };
         Self {
             inputs,
             outputs,
@@ -30,19 +64,24 @@ impl Linear {
         }
     }
 
-    /// Outputs per row.
-    pub fn outputs(&self) -> usize {
-        self.outputs
+    /// out = x * weight^T + bias. `x` is `[rows, inputs]`, `out` is `[rows, outputs]`; `rounded`
+    /// is scratch that keeps its memory.
+    ///
+    /// # Panics
+    /// If the sizes do not agree.
+    pub fn forward(&self, x: &[f32], rounded: &mut RoundedRows, out: &mut [f32]) {
+        match &self.weight {
+            Weight::F32(weight) => self.multiply(weight, x, out),
+            Weight::Int16(panels) => panels.forward(x, rounded, out),
+        }
+        if let Some(bias) = &self.bias {
+            out.chunks_exact_mut(self.outputs)
+                .for_each(|row| math::add(row, bias));
+        }
     }
 
-    /// One row of the weights, `[inputs]`.
-    pub fn row(&self, index: usize) -> &[f32] {
-        &self.weight[index * self.inputs..(index + 1) * self.inputs]
-    }
-
-    /// out = x * weight^T + bias. `x` is `[rows, inputs]`, `out` is `[rows, outputs]`.
     #[allow(unsafe_code)]
-    pub fn forward(&self, x: &[f32], out: &mut [f32]) {
+    fn multiply(&self, weight: &[f32], x: &[f32], out: &mut [f32]) {
         let rows = x.len() / self.inputs;
         assert_eq!(x.len(), rows * self.inputs);
         assert_eq!(out.len(), rows * self.outputs);
@@ -62,7 +101,7 @@ impl Linear {
                 x.as_ptr(),
                 1,
                 self.inputs as isize,
-                self.weight.as_ptr(),
+                weight.as_ptr(),
                 self.inputs as isize,
                 1,
                 0.0,
@@ -72,10 +111,6 @@ impl Linear {
                 false,
                 Parallelism::Rayon(0),
             );
-        }
-        if let Some(bias) = &self.bias {
-            out.chunks_exact_mut(self.outputs)
-                .for_each(|row| math::add(row, bias));
         }
     }
 }

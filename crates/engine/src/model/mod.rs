@@ -7,6 +7,7 @@ pub mod attention;
 pub mod batch;
 pub mod config;
 pub mod cpu;
+pub mod int16;
 pub mod linear;
 pub mod math;
 pub mod portable;

@@ -5,8 +5,8 @@ use minijinja::value::Kwargs;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use minijinja_contrib::pycompat;
 
-/// Work that one rendering may do, in minijinja's units (about an instruction, or 64 bytes of output).
-/// Published templates need a few hundred for two messages; a hostile one stops here.
+/// Work that one rendering may do, in minijinja's units (about an instruction, or 64 bytes of
+/// output). Published templates need a few hundred for two messages; a hostile one stops here.
 const FUEL: u64 = 200_000;
 
 /// The date that templates see: a prompt must not change overnight, for facts are remembered under
@@ -40,8 +40,8 @@ pub(super) fn environment(name: &'static str, source: &str) -> Result<Environmen
     Ok(environment)
 }
 
-/// Turns `{% generation %}` into `{% if true %}`, and its end likewise. The tags mark which tokens an
-/// assistant wrote, which matters in training alone; whitespace control is kept.
+/// Turns `{% generation %}` into `{% if true %}`, and its end likewise. The tags mark which tokens
+/// an assistant wrote, which matters in training alone; whitespace control is kept.
 fn plain_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -88,8 +88,9 @@ fn strftime_now(format: String) -> Result<String, Error> {
     Ok(out)
 }
 
-/// JSON as Python writes it with `ensure_ascii=False`: the four characters that minijinja escapes for
-/// HTML stand for themselves. Takes `indent`; other options would change the output and are refused.
+/// JSON as Python writes it with `ensure_ascii=False`: the four characters that minijinja escapes
+/// for HTML stand for themselves. Takes `indent`; other options would change the output and are
+/// refused.
 fn tojson(value: &Value, indent: Option<Value>, args: Kwargs) -> Result<String, Error> {
     if args.get::<Option<bool>>("ensure_ascii")? == Some(true) {
         let message = "tojson with ensure_ascii is not supported";
@@ -158,7 +159,8 @@ mod tests {
 
     #[test]
     fn python_methods_and_the_usual_globals_work() {
-        let source = "{{ ' a '.strip() }}|{{ strftime_now('%d %b %Y %%') }}|{{ none_such }}|{{ 'a,b'.split(',')[1] }}";
+        let source = "{{ ' a '.strip() }}|{{ strftime_now('%d %b %Y %%') }}|{{ none_such }}|\
+                      {{ 'a,b'.split(',')[1] }}";
         assert_eq!(render(source, context! {}).unwrap(), "a|26 Jul 2024 %||b");
         let raised = render("{{ raise_exception('no system role') }}", context! {}).unwrap_err();
         assert!(super::describe(&raised).contains("no system role"));

@@ -13,8 +13,8 @@ use super::vocabulary::{Kind, Token, Vocabulary, split_merge};
 /// The largest id taken; a file that names a higher one is damaged, and would only cost memory.
 const MAX_ID: u64 = 1 << 22;
 
-/// Reads `tokenizer.json` at `path`; `tokenizer_config.json` and `generation_config.json` in the same
-/// folder give the bos and stop tokens where they exist.
+/// Reads `tokenizer.json` at `path`; `tokenizer_config.json` and `generation_config.json` in the
+/// same folder give the bos and stop tokens where they exist.
 pub(super) fn read_vocabulary(path: &Path) -> Result<Vocabulary, TokenizerError> {
     let root = read_object(path)?.ok_or_else(|| TokenizerError::Read {
         path: path.into(),

@@ -45,8 +45,8 @@ impl Markup {
         self.ids.get(text).copied()
     }
 
-    /// Cuts markup at its special tokens: the leftmost first, the longest of those that begin at one
-    /// place. Empty stretches are left out.
+    /// Cuts markup at its special tokens: the leftmost first, the longest of those that begin at
+    /// one place. Empty stretches are left out.
     pub(super) fn split<'a>(&self, markup: &'a str) -> Vec<Piece<'a>> {
         let mut pieces = Vec::new();
         let (mut start, mut at) = (0, 0);

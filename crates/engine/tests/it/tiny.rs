@@ -8,6 +8,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use engine::model::config::Architecture;
 use engine::model::cpu::CpuModel;
+use engine::model::linear::Numerics;
 use engine::model::portable::PortableModel;
 use engine::model::{Model, ModelConfig, ModelFiles};
 use engine::runner::{Runner, RunnerOptions};
@@ -239,7 +240,7 @@ pub const BOTH: [Route; 2] = [Route::Cpu, Route::Portable];
 
 pub fn load(files: &ModelFiles, path: Route) -> Box<dyn Model> {
     match path {
-        Route::Cpu => Box::new(CpuModel::load(files).unwrap()),
+        Route::Cpu => Box::new(CpuModel::load(files, Numerics::F32).unwrap()),
         Route::Portable => Box::new(PortableModel::load(files, &Device::Cpu).unwrap()),
     }
 }

@@ -102,7 +102,8 @@ fn is_special(metadata: &Metadata) -> BTreeSet<u32> {
         .collect()
 }
 
-/// A tokenizer of five letters, for templates and vocabularies made up in a test.
+/// A vocabulary of ASCII characters and one merge, for templates and vocabularies made up in a
+/// test.
 fn small(pre: &str) -> Metadata {
     let strings =
         |texts: &[&str]| Value::Array(texts.iter().map(|t| Value::String((*t).into())).collect());
@@ -272,6 +273,28 @@ fn special_ids_are_those_of_the_model() {
     assert!(!qwen2.add_bos());
     assert_eq!(qwen2.token_bytes(u32::MAX), b"");
     assert_eq!(qwen2.decode(&[151_936, 151_935]), "");
+}
+
+/// The digests are those of the published model files: the trimmed files here lose nothing that
+/// counts, and a changed encoding of the digest would show, which would make remembered facts
+/// stale.
+#[test]
+fn digests_are_those_of_the_published_files() {
+    let hex = |digest: [u8; 32]| digest.map(|byte| format!("{byte:02x}")).concat();
+    let expected = [
+        (
+            "12737c1fbe37866315c954993001263d43fcce65e9d3d05e434fc960739614e1",
+            "1a99534a4d799ae71c629b1337b3c2f0fc8bbd2cad6a320dfdf20bdb020a2177",
+        ),
+        (
+            "9e4158e0c78c4fab9d4124c0d4d62abb169c45213495684c5cacd0c2caae1f6e",
+            "fecf7dc75890cfbb73210155ea0a3dffab3c5ec4bf9d06891107e48c0863e19a",
+        ),
+    ];
+    for (model, (tokenizer, template)) in LOADED.iter().zip(expected) {
+        assert_eq!(hex(model.tokenizer.digest()), tokenizer, "{}", model.name);
+        assert_eq!(hex(model.template.digest()), template, "{}", model.name);
+    }
 }
 
 #[test]

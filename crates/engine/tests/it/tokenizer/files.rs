@@ -1,4 +1,5 @@
-//! What is read from a model's files: pre-tokenizer types, damaged metadata, digests, `tokenizer.json`.
+//! What is read from a model's files: pre-tokenizer types, damaged metadata, digests,
+//! `tokenizer.json`.
 
 use std::collections::BTreeSet;
 
@@ -156,12 +157,15 @@ fn tokenizer_json_gives_the_same_ids() {
         "normalizer": null,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
             {"type": "Digits", "individual_digits": true},
-            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+             "use_regex": true},
         ]},
         "post_processor": null,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
-        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true,
+            "use_regex": true},
+        "model": {"type": "BPE", "dropout": null, "unk_token": null,
+            "continuing_subword_prefix": null, "end_of_word_suffix": null,
+            "fuse_unk": false, "byte_fallback": false, "vocab": vocab,
             "merges": merges},
     });
     let folder = tempfile::tempdir().unwrap();
@@ -173,7 +177,8 @@ fn tokenizer_json_gives_the_same_ids() {
     let template = metadata["tokenizer.chat_template"].to_string().unwrap();
     write(
         "tokenizer_config.json",
-        &json!({"eos_token": {"content": "<|im_end|>"}, "bos_token": "<|im_start|>", "chat_template": template}),
+        &json!({"eos_token": {"content": "<|im_end|>"}, "bos_token": "<|im_start|>",
+                "chat_template": template}),
     );
     write("generation_config.json", &json!({"eos_token_id": [2, 0]}));
 

@@ -115,7 +115,8 @@ fn a_rubric_cannot_open_a_turn() {
 fn a_template_without_system_messages_takes_the_rubric_at_the_head_of_the_user_turn() {
     let turn = "{{ '<|im_start|>' + m.role + '\n' + (m.content | trim) + '<|im_end|>\n' }}";
     let refusing = format!(
-        "{{% if messages[0].role == 'system' %}}{{{{ raise_exception('no system role') }}}}{{% endif %}}\
+        "{{% if messages[0].role == 'system' %}}{{{{ raise_exception('no system role') }}}}\
+         {{% endif %}}\
          {{% for m in messages %}}{turn}{{% endfor %}}<|im_start|>assistant\n"
     );
     let dropping = format!(
