@@ -19,16 +19,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (artifact, records, bad) = read_source(Path::new(input), None)?;
     let parts = partition(&plan, artifact, records, bad)?;
     let files = ModelFiles::open(Path::new(model))?;
-    let metadata = files.gguf_metadata().ok_or("the model must be a GGUF file")?;
+    let metadata = files
+        .gguf_metadata()
+        .ok_or("the model must be a GGUF file")?;
     let tokenizer = Tokenizer::from_gguf(metadata)?;
     let split = PromptTemplate::from_gguf(metadata)?.split(&tokenizer, &plan.rubric().system)?;
     let prefix = tokenizer.decode(&split.prefix);
     let close = tokenizer.decode(&split.close);
     let scaffold = plan.questions().remove(0).scaffold;
     for unit in parts.units.iter().take(count.parse()?) {
-        let text = operator::text::render(&plan, unit).map_err(|problem| problem.message)?.text;
+        let text = operator::text::render(&plan, unit)
+            .map_err(|problem| problem.message)?
+            .text;
         let record = format!("{text}{close}{}", scaffold.trim_end());
-        println!("{}", serde_json::json!({ "prefix": prefix, "record": record }));
+        println!(
+            "{}",
+            serde_json::json!({ "prefix": prefix, "record": record })
+        );
     }
     Ok(())
 }

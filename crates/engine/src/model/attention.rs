@@ -4,17 +4,52 @@
 //! Knows slices and segments, no weights. Source: Milakov and Gimelshein 2018 (online softmax);
 //! Hydragen 2024 (prefix and suffix parts merged by their log-sum-exp).
 
-use gemm::Parallelism;
-use kvcache::KvCache;
+use std::sync::Arc;
+
+use kvcache::{KvCache, Prefix, PrefixKey};
 use rayon::prelude::*;
 
 use super::batch::Batch;
 use super::math;
+use super::tiles::{self, Values};
 
-/// Tokens of one tile: with several query heads per key head, their rows fill the matrix kernel.
-const TILE_TOKENS: usize = 16;
-/// Keys of one step: bounds the scores of a tile to what the second-level cache holds.
+/// Query rows that one tile aims for; the query heads of a key head share it.
+const TILE_ROWS: usize = 96;
+/// Keys of one step, a multiple of the panel: bounds a tile's scores to the second-level cache.
 const TILE_KEYS: usize = 512;
+
+/// A sealed prefix's keys in panels, packed once and shared by every forward.
+#[derive(Debug, Clone)]
+pub struct PackedPrefix {
+    key: PrefixKey,
+    heads: Arc<Vec<Vec<f32>>>, // [layers * kv_heads] panels
+}
+
+impl PackedPrefix {
+    /// Packs every layer's and head's keys.
+    pub fn new(prefix: &Prefix) -> Self {
+        let layout = prefix.layout();
+        let dim = layout.head_dim as usize;
+        let len = prefix.len() as usize;
+        let pairs: Vec<(u32, u32)> = (0..layout.layers)
+            .flat_map(|layer| (0..layout.kv_heads).map(move |head| (layer, head)))
+            .collect();
+        let pack = |&(layer, head): &(u32, u32)| {
+            let mut panels = vec![0.0; tiles::packed_len(len, dim)];
+            tiles::pack_keys(prefix.keys(layer, head), dim, len, dim, &mut panels);
+            panels
+        };
+        Self {
+            key: prefix.key(),
+            heads: Arc::new(pairs.par_iter().map(pack).collect()),
+        }
+    }
+
+    /// The prefix it was packed from.
+    pub fn key(&self) -> PrefixKey {
+        self.key
+    }
+}
 
 /// Shape of the heads.
 #[derive(Debug, Clone, Copy)]
@@ -37,13 +72,19 @@ impl Heads {
     }
 }
 
-/// Keys or values as rows of `dim` floats, `stride` floats apart.
+/// Keys and values as rows of `dim` floats, `stride` floats apart.
 #[derive(Clone, Copy)]
 struct Run<'a> {
-    keys: &'a [f32],
+    keys: Keys<'a>,
     values: &'a [f32],
     stride: usize,
     len: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Keys<'a> {
+    Rows(&'a [f32]),
+    Panels(&'a [f32]),
 }
 
 /// Running softmax of a tile of query rows: the monoid {max, sum, out}.
@@ -53,107 +94,104 @@ struct Tile {
     max: Vec<f32>,    // [rows]
     sum: Vec<f32>,    // [rows]
     out: Vec<f32>,    // [rows, dim]
-    scores: Vec<f32>, // [rows, keys of one step]
+    scores: Vec<f32>, // [rows, keys of one step, padded to panels]
+    panels: Vec<f32>, // keys of one step, when they were not packed before
 }
 
-/// Attends every row of `qkv` and writes `out`.
-///
-/// Promises equality with one full softmax within rounding, and that a row's result does not
-/// depend on the other rows of the batch.
-///
-/// Shapes: `qkv` f32 `[tokens, (query + 2 kv) * dim]` after rotary embedding; `out` f32
-/// `[tokens, query * dim]`.
-pub fn attend(
-    batch: &Batch<'_>,
-    cache: &KvCache,
-    layer: usize,
-    heads: Heads,
-    qkv: &[f32],
-    out: &mut [f32],
-) {
-    let mut work = Vec::new();
-    let mut rest = out;
-    for (segment, part) in batch.segments.iter().enumerate() {
-        for start in (0..part.len).step_by(TILE_TOKENS) {
-            let len = TILE_TOKENS.min(part.len - start);
-            let (own, later) = rest.split_at_mut(len * heads.query * heads.dim);
-            rest = later;
-            work.push((segment, start, len, own));
-        }
-    }
-    work.into_par_iter()
-        .for_each_init(Tile::empty, |tile, (segment, start, len, out)| {
-            for kv in 0..heads.kv {
-                let first = batch.segments[segment].start + start;
-                tile.load(qkv, first..first + len, kv, heads);
-                attend_tile(
-                    tile,
-                    batch,
-                    cache,
-                    layer,
-                    (segment, start, len),
-                    kv,
-                    heads,
-                    qkv,
-                );
-                tile.store(out, len, kv, heads);
+/// One layer's attention over a packed batch.
+#[derive(Clone, Copy)]
+pub struct Attention<'a> {
+    /// The batch.
+    pub batch: &'a Batch<'a>,
+    /// Its prefix's keys, when it has a prefix.
+    pub packed: Option<&'a PackedPrefix>,
+    /// Where paged slots lie.
+    pub cache: &'a KvCache,
+    /// The layer.
+    pub layer: usize,
+    /// Shape of the heads.
+    pub heads: Heads,
+    /// f32 `[tokens, (query + 2 kv) * dim]`, after rotary embedding.
+    pub qkv: &'a [f32],
+}
+
+impl<'a> Attention<'a> {
+    /// Attends every row and writes `out`, f32 `[tokens, query * dim]`.
+    ///
+    /// Promises equality with one full softmax within rounding, and that a row's result does not
+    /// depend on the other rows of the batch.
+    pub fn attend(self, out: &mut [f32]) {
+        let heads = self.heads;
+        let tile_tokens = (TILE_ROWS / heads.group()).max(1);
+        let mut work = Vec::new();
+        let mut rest = out;
+        for (segment, part) in self.batch.segments.iter().enumerate() {
+            for start in (0..part.len).step_by(tile_tokens) {
+                let len = tile_tokens.min(part.len - start);
+                let (own, later) = rest.split_at_mut(len * heads.query * heads.dim);
+                rest = later;
+                work.push((segment, start, len, own));
             }
-        });
-}
-
-#[allow(clippy::too_many_arguments)]
-fn attend_tile(
-    tile: &mut Tile,
-    batch: &Batch<'_>,
-    cache: &KvCache,
-    layer: usize,
-    (segment, start, len): (usize, usize, usize),
-    kv: usize,
-    heads: Heads,
-    qkv: &[f32],
-) {
-    let dim = heads.dim;
-    if let Some(prefix) = &batch.prefix {
-        let (layer, head) = (layer as u32, kv as u32);
-        let run = Run {
-            keys: prefix.keys(layer, head),
-            values: prefix.values(layer, head),
-            stride: dim,
-            len: prefix.len() as usize,
-        };
-        tile.attend(run, None, heads);
-    }
-    if let Some(past) = batch.past(segment) {
-        for (keys, values) in cache.runs(past, layer as u32, kv as u32) {
-            tile.attend(
-                Run {
-                    keys,
-                    values,
-                    stride: dim,
-                    len: keys.len() / dim,
-                },
-                None,
-                heads,
-            );
         }
+        work.into_par_iter()
+            .for_each_init(Tile::empty, |tile, (segment, start, len, out)| {
+                for kv in 0..heads.kv {
+                    let first = self.batch.segments[segment].start + start;
+                    tile.load(self.qkv, first..first + len, kv, heads);
+                    self.attend_tile(tile, segment, start, len, kv);
+                    tile.store(out, len, kv, heads);
+                }
+            });
     }
-    let own_run = |first: usize, len: usize| {
-        let width = heads.width();
-        let key = first * width + (heads.query + kv) * dim;
+
+    /// Prefix, paged slots, ancestors, own tokens: the keys in the order of their positions.
+    fn attend_tile(self, tile: &mut Tile, segment: usize, start: usize, len: usize, kv: usize) {
+        let heads = self.heads;
+        let dim = heads.dim;
+        let (layer, head) = (self.layer as u32, kv as u32);
+        if let (Some(prefix), Some(packed)) = (&self.batch.prefix, self.packed) {
+            let run = Run {
+                keys: Keys::Panels(&packed.heads[self.layer * heads.kv + kv]),
+                values: prefix.values(layer, head),
+                stride: dim,
+                len: prefix.len() as usize,
+            };
+            tile.attend(run, None, heads);
+        }
+        if let Some(past) = self.batch.past(segment) {
+            for (keys, values) in self.cache.runs(past, layer, head) {
+                let len = keys.len() / dim;
+                tile.attend(
+                    Run {
+                        keys: Keys::Rows(keys),
+                        values,
+                        stride: dim,
+                        len,
+                    },
+                    None,
+                    heads,
+                );
+            }
+        }
+        let ancestors: Vec<_> = self.batch.ancestors(segment).collect();
+        for ancestor in ancestors.iter().rev() {
+            tile.attend(self.own_run(ancestor.start, ancestor.len, kv), None, heads);
+        }
+        let first = self.batch.segments[segment].start;
+        tile.attend(self.own_run(first, start + len, kv), Some(start), heads);
+    }
+
+    /// Keys and values of tokens of the batch itself.
+    fn own_run(self, first: usize, len: usize, kv: usize) -> Run<'a> {
+        let (heads, width) = (self.heads, self.heads.width());
+        let key = first * width + (heads.query + kv) * heads.dim;
         Run {
-            keys: &qkv[key..],
-            values: &qkv[key + heads.kv * dim..],
+            keys: Keys::Rows(&self.qkv[key..]),
+            values: &self.qkv[key + heads.kv * heads.dim..],
             stride: width,
             len,
         }
-    };
-    // Nearest ancestor last, so that rows meet their keys in the order of their positions.
-    let ancestors: Vec<_> = batch.ancestors(segment).collect();
-    for ancestor in ancestors.iter().rev() {
-        tile.attend(own_run(ancestor.start, ancestor.len), None, heads);
     }
-    let first = batch.segments[segment].start;
-    tile.attend(own_run(first, start + len), Some(start), heads);
 }
 
 impl Tile {
@@ -165,6 +203,7 @@ impl Tile {
             sum: Vec::new(),
             out: Vec::new(),
             scores: Vec::new(),
+            panels: Vec::new(),
         }
     }
 
@@ -192,7 +231,7 @@ impl Tile {
     fn attend(&mut self, run: Run<'_>, causal: Option<usize>, heads: Heads) {
         for first in (0..run.len).step_by(TILE_KEYS) {
             let len = TILE_KEYS.min(run.len - first);
-            self.score(run, first, len, heads.dim);
+            let width = self.score(run, first, len, heads.dim);
             for row in 0..self.rows {
                 let visible = match causal {
                     Some(start) => (start + row / heads.group() + 1)
@@ -200,48 +239,40 @@ impl Tile {
                         .min(len),
                     None => len,
                 };
-                self.absorb_row(row, len, visible, heads.dim);
+                self.absorb_row(row, width, visible, heads.dim);
             }
-            self.accumulate(run, first, len, heads.dim);
+            let values = Values {
+                rows: &run.values[first * run.stride..],
+                stride: run.stride,
+                len,
+            };
+            tiles::accumulate(&self.scores, width, values, heads.dim, &mut self.out);
         }
     }
 
-    /// scores = query * keys^T
-    #[allow(unsafe_code)]
-    fn score(&mut self, run: Run<'_>, first: usize, len: usize, dim: usize) {
-        self.scores.resize(self.rows * len, 0.0);
-        let keys = &run.keys[first * run.stride..];
-        assert!(keys.len() >= (len - 1) * run.stride + dim);
-        // SAFETY: query is [rows, dim], keys is [len, dim] with the asserted stride, and scores is
-        // [rows, len]; none of them overlap.
-        unsafe {
-            gemm::gemm(
-                self.rows,
-                len,
-                dim,
-                self.scores.as_mut_ptr(),
-                1,
-                len as isize,
-                false,
-                self.query.as_ptr(),
-                1,
-                dim as isize,
-                keys.as_ptr(),
-                run.stride as isize,
-                1,
-                0.0,
-                1.0,
-                false,
-                false,
-                false,
-                Parallelism::None,
-            );
-        }
+    /// scores = query * keys^T; returns the row width, `len` padded to whole panels.
+    fn score(&mut self, run: Run<'_>, first: usize, len: usize, dim: usize) -> usize {
+        let floats = tiles::packed_len(len, dim);
+        let width = floats / dim;
+        self.scores.resize(self.rows * width, 0.0);
+        let panels = match run.keys {
+            Keys::Panels(panels) => &panels[first * dim..][..floats],
+            Keys::Rows(rows) => {
+                if self.panels.len() < floats {
+                    self.panels.resize(floats, 0.0);
+                }
+                let rows = &rows[first * run.stride..];
+                tiles::pack_keys(rows, run.stride, len, dim, &mut self.panels);
+                &self.panels[..floats]
+            }
+        };
+        tiles::score(&self.query, dim, panels, width, &mut self.scores);
+        width
     }
 
     /// Turns one row of scores into weights and rescales what the row has so far.
-    fn absorb_row(&mut self, row: usize, len: usize, visible: usize, dim: usize) {
-        let scores = &mut self.scores[row * len..(row + 1) * len];
+    fn absorb_row(&mut self, row: usize, width: usize, visible: usize, dim: usize) {
+        let scores = &mut self.scores[row * width..(row + 1) * width];
         let (seen, hidden) = scores.split_at_mut(visible);
         hidden.fill(0.0);
         if seen.is_empty() {
@@ -255,38 +286,6 @@ impl Tile {
             for value in &mut self.out[row * dim..(row + 1) * dim] {
                 *value *= keep;
             }
-        }
-    }
-
-    /// out += weights * values
-    #[allow(unsafe_code)]
-    fn accumulate(&mut self, run: Run<'_>, first: usize, len: usize, dim: usize) {
-        let values = &run.values[first * run.stride..];
-        assert!(values.len() >= (len - 1) * run.stride + dim);
-        // SAFETY: weights is [rows, len], values is [len, dim] with the asserted stride, and out is
-        // [rows, dim]; none of them overlap.
-        unsafe {
-            gemm::gemm(
-                self.rows,
-                dim,
-                len,
-                self.out.as_mut_ptr(),
-                1,
-                dim as isize,
-                true,
-                self.scores.as_ptr(),
-                1,
-                len as isize,
-                values.as_ptr(),
-                1,
-                run.stride as isize,
-                1.0,
-                1.0,
-                false,
-                false,
-                false,
-                Parallelism::None,
-            );
         }
     }
 

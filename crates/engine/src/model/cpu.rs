@@ -4,7 +4,7 @@
 use kvcache::KvCache;
 use rayon::prelude::*;
 
-use super::attention::{self, Heads};
+use super::attention::{Attention, Heads, PackedPrefix};
 use super::batch::Batch;
 use super::int16::RoundedRows;
 use super::linear::{Linear, Numerics};
@@ -43,6 +43,7 @@ pub struct CpuModel {
     layers: Vec<Layer>,
     output_norm: Vec<f32>,
     rotary: RotaryTable,
+    packed: Option<PackedPrefix>,
     buffers: Buffers,
     rows_forwarded: u64,
     forwards: u64,
@@ -73,6 +74,7 @@ impl CpuModel {
             layers,
             output_norm: files.tensor("output_norm.weight", &[hidden])?,
             rotary: RotaryTable::new(config.head_dim, config.rope_base),
+            packed: None,
             buffers: Buffers::default(),
             rows_forwarded: 0,
             forwards: 0,
@@ -218,6 +220,15 @@ impl Model for CpuModel {
             .max()
             .map_or(0, |&last| last as usize);
         self.rotary.grow(last_position + 1);
+        // One rubric is in use at a time: its keys are packed when it first appears.
+        if let Some(prefix) = &batch.prefix
+            && self
+                .packed
+                .as_ref()
+                .is_none_or(|packed| packed.key() != prefix.key())
+        {
+            self.packed = Some(PackedPrefix::new(prefix));
+        }
         let heads = Heads {
             query: config.heads,
             kv: config.kv_heads,
@@ -233,7 +244,15 @@ impl Model for CpuModel {
             let qkv = sized(&mut buffers.qkv, rows * config.qkv_width());
             store_slots(batch, cache, index, config, qkv);
             let attended = sized(&mut buffers.attended, rows * heads.query * heads.dim);
-            attention::attend(batch, cache, index, heads, qkv, attended);
+            Attention {
+                batch,
+                packed: self.packed.as_ref(),
+                cache,
+                layer: index,
+                heads,
+                qkv,
+            }
+            .attend(attended);
             // After the last attention only the asked rows matter.
             let last = index + 1 == config.layers;
             let kept = if last { batch.asked.len() } else { rows };

@@ -15,7 +15,8 @@ fn exponential<const FMA: bool>(x: f32) -> f32 {
     // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer without a library call.
     const ROUND: f32 = 12_582_912.0;
     let x = x.clamp(-87.0, 88.0);
-    let n = fused::<FMA>(x, std::f32::consts::LOG2_E, ROUND) - ROUND;
+    let shifted = fused::<FMA>(x, std::f32::consts::LOG2_E, ROUND);
+    let n = shifted - ROUND;
     let r = fused::<FMA>(n, -0.693_359_4, x);
     let r = fused::<FMA>(n, 2.121_944_4e-4, r);
     let p = fused::<FMA>(1.987_569_1e-4, r, 1.398_199_9e-3);
@@ -24,7 +25,13 @@ fn exponential<const FMA: bool>(x: f32) -> f32 {
     let p = fused::<FMA>(p, r, 1.666_666_5e-1);
     let p = fused::<FMA>(p, r, 0.5);
     let p = fused::<FMA>(p, r * r, r) + 1.0;
-    p * f32::from_bits((((n as i32) + 127) << 23) as u32)
+    // The integer already sits in the low bits of `shifted`: no conversion is needed.
+    let exponent = shifted
+        .to_bits()
+        .wrapping_sub(ROUND.to_bits())
+        .wrapping_add(127)
+        << 23;
+    p * f32::from_bits(exponent)
 }
 
 macro_rules! dispatched {

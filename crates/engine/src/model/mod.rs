@@ -11,6 +11,7 @@ pub mod int16;
 pub mod linear;
 pub mod math;
 pub mod portable;
+pub mod tiles;
 pub mod weights;
 
 use kvcache::KvCache;
