@@ -93,6 +93,11 @@ impl EventSink for RunProgress {
                 );
             }
             Event::MapStarted { remembered, asked } => self.begin(*remembered, *asked),
+            // A unit that was never asked is not progress.
+            Event::Unit {
+                status: Status::NotRun,
+                ..
+            } => {}
             Event::Unit {
                 status,
                 stage,

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod cli;
 mod packing;
+mod real_model;
 mod reference;
 mod tiny;
+mod tokenizer;
