@@ -5,6 +5,7 @@
 //! its sealed prefixes.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -228,10 +229,8 @@ impl<'a> Questions<'a> {
                 continue;
             }
             for unit in units.iter().filter(|unit| unit.lines.len() > 1) {
-                let key = (index, unit.lines.len());
-                if !self.lines.contains_key(&key) {
-                    let made = tree(tokenizer, question, &question.labels.of(unit))?;
-                    self.lines.insert(key, made);
+                if let Entry::Vacant(place) = self.lines.entry((index, unit.lines.len())) {
+                    place.insert(tree(tokenizer, question, &question.labels.of(unit))?);
                 }
             }
         }

@@ -236,9 +236,7 @@ fn open_store(arguments: &RunArguments) -> anyhow::Result<Option<RedbStore>> {
     }
     let path = match &arguments.store {
         Some(path) => path.clone(),
-        None => Environment::from_process()?
-            .cache_dir()
-            .join("answers.redb"),
+        None => Environment::from_process()?.cache_dir.join("answers.redb"),
     };
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).with_context(|| format!("{}", parent.display()))?;

@@ -317,7 +317,7 @@ impl Task<'_> {
     }
 
     #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code)]
+    #[allow(unsafe_code, clippy::needless_range_loop)]
     #[target_feature(enable = "avx512f,avx512vnni")]
     unsafe fn avx512<const R: usize>(&self, tile: &mut Tile) {
         use std::arch::x86_64::*;
@@ -357,7 +357,7 @@ impl Task<'_> {
     }
 
     #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code)]
+    #[allow(unsafe_code, clippy::needless_range_loop)]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2<const R: usize>(&self, first: usize, half: usize, tile: &mut Tile) {
         use std::arch::x86_64::*;

@@ -3,7 +3,7 @@
 //! The only place in this module that reads environment variables.
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{ModelEntry, ModelError};
@@ -16,7 +16,9 @@ pub struct Environment {
     /// Where models are kept: `ENGINE_MODELS`, else `$XDG_CACHE_HOME/engine/models`, else
     /// `~/.cache/engine/models`.
     pub models_dir: PathBuf,
-    cache_dir: PathBuf,
+    /// What the engine can make again, such as remembered answers: `$XDG_CACHE_HOME/engine`, else
+    /// `~/.cache/engine`.
+    pub cache_dir: PathBuf,
     /// The hub's own cache: `$HF_HOME/hub`, else `~/.cache/huggingface/hub`.
     pub hub_cache: PathBuf,
     /// Base URL of the hub, without a closing slash: `HF_ENDPOINT`, else the public hub.
@@ -83,12 +85,6 @@ impl Environment {
             hub_patience: Duration::from_secs(10),
             python: set("ENGINE_PYTHON").unwrap_or_else(|| "python3".into()),
         })
-    }
-
-    /// Where the engine keeps what it can make again: `$XDG_CACHE_HOME/engine`, else
-    /// `~/.cache/engine`.
-    pub fn cache_dir(&self) -> &Path {
-        &self.cache_dir
     }
 
     /// The directory of one model: its file, its record, its lock and parts under way.

@@ -77,6 +77,7 @@ impl Place {
             .unwrap();
         assert!(writer.wait().unwrap().success());
         let env = Environment {
+            cache_dir: root.path().to_path_buf(),
             models_dir: root.path().join("models"),
             hub_cache: root.path().join("hf/hub"),
             hub_endpoint: "http://127.0.0.1:1".to_owned(),
