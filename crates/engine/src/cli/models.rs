@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
-use engine::models::{self, Environment, Manifest, TerminalReporter};
+use engine::models::{self, Blake3Pin, Environment, Manifest, TerminalReporter};
 
 /// Arguments of `engine pull`.
 #[derive(Debug, Args)]

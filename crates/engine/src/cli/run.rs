@@ -56,7 +56,7 @@ pub struct RunArguments {
     #[arg(long, value_enum, default_value = "int16")]
     numerics: NumericsArgument,
     /// Answer from a recording instead of a model; everything is marked as simulated.
-    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
     /// `off` computes the rubric again for every record: the control of every reuse claim.
     #[arg(long, value_enum, default_value = "shared")]
@@ -68,7 +68,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE", env = "ENGINE_STORE")]
     store: Option<PathBuf>,
     /// Neither look answers up nor remember them.
-    #[arg(long, conflicts_with = "store")]
+    #[arg(long)]
     no_store: bool,
     /// Use no network: the model must already be here.
     #[arg(long)]

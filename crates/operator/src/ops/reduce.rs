@@ -213,11 +213,20 @@ fn render_item(item: &Value) -> String {
         number("probability_ppm"),
     ) {
         (Some(label), Some(count), _, _) => format!("{label} {count}"),
-        (_, _, Some(unit), Some(ppm)) => format!("{unit} ({ppm} ppm)"),
+        (_, _, Some(unit), Some(ppm)) => format!("{unit} ({})", percent(ppm)),
         (_, Some(count), _, _) => match (number("from_ppm"), number("to_ppm")) {
-            (Some(from), Some(to)) => format!("{from} to {to} ppm {count}"),
+            (Some(from), Some(to)) => format!("{} to {}: {count}", percent(from), percent(to)),
             _ => render(item),
         },
         _ => render(item),
+    }
+}
+
+/// Parts per million as a percentage with one decimal, rounded to nearest.
+fn percent(ppm: u64) -> String {
+    let tenths = (ppm + 500) / 1_000;
+    match tenths % 10 {
+        0 => format!("{} %", tenths / 10),
+        tenth => format!("{}.{tenth} %", tenths / 10),
     }
 }
