@@ -43,10 +43,9 @@ pub fn list() -> anyhow::Result<ExitCode> {
             entry.architecture.clone(),
             format!("{} MB", entry.bytes / 1_000_000),
             entry.licence.clone(),
-            if entry.is_pinned() {
-                "BLAKE3"
-            } else {
-                "first use"
+            match entry.blake3 {
+                Blake3Pin::Unpinned => "SHA-256",
+                _ => "BLAKE3",
             }
             .to_owned(),
             here,
