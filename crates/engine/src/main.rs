@@ -7,7 +7,6 @@ use clap::Parser;
 mod cli;
 
 fn main() -> ExitCode {
-    // A pipe that closes early (`engine ... | head`) ends the program quietly, not with a panic.
     let arguments = cli::Arguments::parse();
     match arguments.run() {
         Ok(code) => code,

@@ -66,14 +66,13 @@ pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
         );
     }
     let report = eval::evaluate(&facts, &labels, &arguments.field);
-    if arguments.json {
-        let text = serde_json::to_string_pretty(&report).context("the report as JSON")?;
-        println!("{text}");
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&report).context("the report as JSON")?
+    } else if answer.simulated {
+        format!("SIMULATED: these answers were replayed, no model was asked.\n\n{report}")
     } else {
-        if answer.simulated {
-            println!("SIMULATED: these answers were replayed, no model was asked.\n");
-        }
-        println!("{report}");
-    }
+        report.to_string()
+    };
+    super::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

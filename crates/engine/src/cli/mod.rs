@@ -6,6 +6,7 @@ mod progress;
 mod run;
 mod terminal;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -49,6 +50,19 @@ impl Arguments {
             Command::Models => models::list(),
             Command::Pull(arguments) => models::pull(&arguments),
         }
+    }
+}
+
+/// Writes a command's result to standard output. A reader that has gone (`engine ... | head`) is no
+/// error: it has what it wanted.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out
+        .write_all(text.as_bytes())
+        .and_then(|()| out.write_all(b"\n"))
+    {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
     }
 }
 

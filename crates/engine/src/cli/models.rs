@@ -51,8 +51,9 @@ pub fn list() -> anyhow::Result<ExitCode> {
             here,
         ]);
     }
-    println!("{table}");
-    println!("`engine pull NAME` fetches one; `--model NAME|PATH` uses it.");
+    super::print(&format!(
+        "{table}\n`engine pull NAME` fetches one; `--model NAME|PATH` uses it."
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -70,12 +71,12 @@ pub fn pull(arguments: &PullArguments) -> anyhow::Result<ExitCode> {
     } else {
         "recorded on first use"
     };
-    println!(
-        "{}: {} ({} bytes)",
+    super::print(&format!(
+        "{}: {} ({} bytes)\nBLAKE3 {} ({check})",
         model.name,
         model.path.display(),
-        model.bytes
-    );
-    println!("BLAKE3 {} ({check})", model.blake3);
+        model.bytes,
+        model.blake3
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

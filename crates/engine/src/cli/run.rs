@@ -1,6 +1,5 @@
 //! `engine run`: a plan over its records, on the local model or a recording.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -173,13 +172,11 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
 
 fn report(outcome: &RunOutcome, arguments: &RunArguments, out: &Path) -> anyhow::Result<()> {
     if arguments.json {
-        let text = serde_json::to_string_pretty(&outcome.answer)?;
-        writeln!(std::io::stdout(), "{text}")?;
+        super::print(&serde_json::to_string_pretty(&outcome.answer)?)
     } else {
-        terminal::print(&outcome.answer, &outcome.usage);
-        println!("files            {}", out.display());
+        let page = terminal::render(&outcome.answer, &outcome.usage);
+        super::print(&format!("{page}files            {}", out.display()))
     }
-    Ok(())
 }
 
 fn open_backend(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {

@@ -1,5 +1,7 @@
 //! The answer as a person reads it in a terminal.
 
+use std::fmt::Write as _;
+
 use comfy_table::{CellAlignment, Table, presets};
 use operator::answer::CitedAnswer;
 use operator::fact::Status;
@@ -10,40 +12,56 @@ const QUOTE_CHARS: usize = 100;
 /// Citations shown for one claim.
 const CITES_SHOWN: usize = 5;
 
-/// Prints coverage, claims with their citations, and what was computed and reused.
-pub fn print(answer: &CitedAnswer, usage: &RunUsage) {
+/// Appends one line; writing to a string cannot fail.
+macro_rules! line {
+    ($out:expr $(, $($part:tt)*)?) => {
+        let _ = writeln!($out $(, $($part)*)?);
+    };
+}
+
+/// Renders coverage, claims with their citations, and what was computed and reused.
+pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
+    let mut page = String::new();
+    let out = &mut page;
     if answer.simulated {
-        println!("SIMULATED: answers come from a recording, no model was asked.\n");
+        line!(
+            out,
+            "SIMULATED: answers come from a recording, no model was asked.\n"
+        );
     }
-    println!("{}\n", answer.question);
-    print_coverage(answer);
-    println!();
+    line!(out, "{}\n", answer.question);
+    render_coverage(out, answer);
+    line!(out);
     for claim in &answer.claims {
-        println!("* {}", claim.text);
+        line!(out, "* {}", claim.text);
         for cite in claim.cites.iter().take(CITES_SHOWN) {
             match &cite.span {
                 Some(span) => {
-                    println!(
+                    line!(
+                        out,
                         "    [{}] {}: \"{}\"",
                         cite.unit_id,
                         span.field,
                         shorten(&span.quote)
                     );
                 }
-                None => println!("    [{}]", cite.unit_id),
+                None => {
+                    line!(out, "    [{}]", cite.unit_id);
+                }
             }
         }
         let hidden = claim
             .cites_total
             .saturating_sub(claim.cites.len().min(CITES_SHOWN) as u64);
         if hidden > 0 {
-            println!("    ... and {hidden} more");
+            line!(out, "    ... and {hidden} more");
         }
     }
-    print_usage(answer, usage);
+    render_usage(out, answer, usage);
+    page
 }
 
-fn print_coverage(answer: &CitedAnswer) {
+fn render_coverage(out: &mut String, answer: &CitedAnswer) {
     let counts = &answer.coverage;
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
@@ -71,9 +89,9 @@ fn print_coverage(answer: &CitedAnswer) {
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    println!("{table}");
+    line!(out, "{table}");
     if !answer.complete {
-        println!("INCOMPLETE: some records have no answer:");
+        line!(out, "INCOMPLETE: some records have no answer:");
         for reason in answer.coverage_by_reason.iter().filter(|reason| {
             matches!(
                 reason.status,
@@ -81,19 +99,24 @@ fn print_coverage(answer: &CitedAnswer) {
             )
         }) {
             let why = reason.reason.as_deref().unwrap_or("no reason given");
-            println!(
+            line!(
+                out,
                 "  {} x {:?} at {}: {}",
-                reason.units, reason.status, reason.stage, why
+                reason.units,
+                reason.status,
+                reason.stage,
+                why
             );
         }
     }
 }
 
-fn print_usage(answer: &CitedAnswer, usage: &RunUsage) {
+fn render_usage(out: &mut String, answer: &CitedAnswer, usage: &RunUsage) {
     let job = &usage.job;
-    println!("\nmodel            {}", answer.backend.name);
-    println!("tokens computed  {}", job.computed_tokens);
-    println!(
+    line!(out, "\nmodel            {}", answer.backend.name);
+    line!(out, "tokens computed  {}", job.computed_tokens);
+    line!(
+        out,
         "tokens reused    {} ({} forks of one {}-token prefix, computed {})",
         job.cached_tokens,
         job.forks,
@@ -104,13 +127,14 @@ fn print_usage(answer: &CitedAnswer, usage: &RunUsage) {
             "earlier"
         }
     );
-    println!("remembered       {} records", usage.remembered_units);
-    println!(
+    line!(out, "remembered       {} records", usage.remembered_units);
+    line!(
+        out,
         "time             {}.{:03} s",
         usage.wall_ms / 1000,
         usage.wall_ms % 1000
     );
-    println!("result           {}", answer.result_hash);
+    line!(out, "result           {}", answer.result_hash);
 }
 
 /// One line, at most `QUOTE_CHARS` characters, control characters replaced.
