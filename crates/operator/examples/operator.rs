@@ -28,6 +28,7 @@ fn main() -> Result<(), OperatorError> {
     let cancel = CancelFlag::new();
     let options = RunOptions {
         limit: None,
+        redact: false,
         clock: &|| 0,
         cancel: &cancel,
     };

@@ -16,12 +16,13 @@ use serde_json::Value;
 use crate::canonical::Canonical;
 use crate::coverage::Counts;
 use crate::fact::{Cite, Fact, Status};
+use crate::fold::Hashes;
 use crate::id::{ContentHash, UnitId};
 use crate::ops::{Partition, Unit};
 use crate::text;
 
 /// Version of `answer.json`.
-pub const ANSWER_VERSION: u32 = 1;
+pub const ANSWER_VERSION: u32 = 2;
 
 /// One statement with the bytes that back it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,8 @@ pub struct Claim {
     pub text: String,
     /// The typed value: an integer, a list or an object. Never a float.
     pub value: Value,
+    /// Why there is no value: the reduction met more than it was declared for.
+    pub refused: Option<String>,
     /// Citations, capped by the plan.
     pub cites: Vec<Cite>,
     /// Facts that could have been cited.
@@ -77,6 +80,20 @@ pub struct ReasonCount {
     pub units: u64,
 }
 
+/// The tree that the facts were folded over; its shape is no part of the result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeSummary {
+    /// Hashes of the root.
+    #[serde(flatten)]
+    pub hashes: Hashes,
+    /// Most inputs of a node.
+    pub fan_in: u32,
+    /// Nodes on the longest path from the root to a leaf, the leaf not counted.
+    pub levels: u64,
+    /// Nodes in all.
+    pub nodes: u64,
+}
+
 /// The content of `answer.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,6 +114,8 @@ pub struct CitedAnswer {
     pub complete: bool,
     /// Hash of the answer.
     pub result_hash: ContentHash,
+    /// The tree of the fold; none without units.
+    pub tree: Option<TreeSummary>,
     /// Units per status.
     pub coverage: Counts,
     /// Units per status, stage and kind of reason.
@@ -108,7 +127,7 @@ pub struct CitedAnswer {
 impl CitedAnswer {
     /// Recomputes `result_hash` from the other parts.
     pub fn hash_result(&self) -> ContentHash {
-        let mut canonical = Canonical::new("operator 2026 result v1");
+        let mut canonical = Canonical::new("operator 2026 result v2");
         canonical
             .text(&self.question)
             .bytes(self.plan_hash.as_bytes());
@@ -124,7 +143,8 @@ impl CitedAnswer {
             canonical
                 .text(&claim.name)
                 .text(&claim.text)
-                .value(&claim.value);
+                .value(&claim.value)
+                .optional_text(claim.refused.as_deref());
             canonical.u64(claim.cites_total).list(claim.cites.len());
             for cite in &claim.cites {
                 encode_cite(&mut canonical, cite);
@@ -219,12 +239,10 @@ fn encode_cite(canonical: &mut Canonical, cite: &Cite) {
         .bytes(cite.source_hash.as_bytes());
     match &cite.span {
         None => canonical.none(),
-        Some(span) => canonical
-            .some()
-            .text(&span.field)
-            .u32(span.start)
-            .u32(span.end)
-            .text(&span.quote),
+        Some(span) => {
+            span.encode(canonical.some());
+            canonical
+        }
     };
 }
 
@@ -241,11 +259,15 @@ fn resolve(cite: &Cite, units: &BTreeMap<&UnitId, &Unit>) -> Result<(), String> 
         return Ok(());
     };
     let bytes = text::quote(&unit.record, &span.field, span.start, span.end);
-    if bytes.as_deref() != Some(span.quote.as_str()) {
-        return Err(format!(
-            "bytes {}..{} of {} are {bytes:?}, the cite quotes {:?}",
-            span.start, span.end, span.field, span.quote
-        ));
+    let place = format!("bytes {}..{} of {}", span.start, span.end, span.field);
+    let Some(bytes) = bytes else {
+        return Err(format!("{place} do not exist in the record"));
+    };
+    if ContentHash::of_bytes(bytes.as_bytes()) != span.quote_hash {
+        return Err(format!("{place} are {bytes:?}, the cite has another hash"));
+    }
+    if span.quote.as_ref().is_some_and(|quote| *quote != bytes) {
+        return Err(format!("{place} are {bytes:?}, the cite quotes {:?}", span.quote));
     }
     Ok(())
 }

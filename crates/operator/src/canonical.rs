@@ -17,6 +17,7 @@ const TAG_NONE: u8 = 7;
 const TAG_SOME: u8 = 8;
 const TAG_BOOL: u8 = 9;
 const TAG_DECIMAL: u8 = 10;
+const TAG_I128: u8 = 11;
 
 /// Writes values in the canonical encoding and hashes them under one domain.
 ///
@@ -24,14 +25,17 @@ const TAG_DECIMAL: u8 = 10;
 /// [`Canonical::some`] and then the value. Source: BLAKE3 key derivation (`blake3::derive_key`).
 #[derive(Debug, Clone)]
 pub struct Canonical {
-    hasher: blake3::Hasher,
+    domain: &'static str,
+    // One buffer hashed once: a hasher fed tag by tag costs several times the hash itself.
+    bytes: Vec<u8>,
 }
 
 impl Canonical {
     /// Starts an encoding in a domain, a fixed text such as `"operator 2026 record v1"`.
     pub fn new(domain: &'static str) -> Self {
         Self {
-            hasher: blake3::Hasher::new_derive_key(domain),
+            domain,
+            bytes: Vec::with_capacity(256),
         }
     }
 
@@ -48,6 +52,11 @@ impl Canonical {
     /// Writes a signed integer.
     pub fn i64(&mut self, value: i64) -> &mut Self {
         self.put(TAG_I64, &value.to_le_bytes())
+    }
+
+    /// Writes a signed integer of 128 bits.
+    pub fn i128(&mut self, value: i128) -> &mut Self {
+        self.put(TAG_I128, &value.to_le_bytes())
     }
 
     /// Writes a truth value.
@@ -128,17 +137,18 @@ impl Canonical {
 
     /// The hash of all that was written.
     pub fn digest(&self) -> [u8; 32] {
-        *self.hasher.finalize().as_bytes()
+        blake3::derive_key(self.domain, &self.bytes)
     }
 
     fn put(&mut self, tag: u8, payload: &[u8]) -> &mut Self {
-        self.hasher.update(&[tag]).update(payload);
+        self.bytes.push(tag);
+        self.bytes.extend_from_slice(payload);
         self
     }
 
     fn put_sized(&mut self, tag: u8, payload: &[u8]) -> &mut Self {
         self.put(tag, &(payload.len() as u64).to_le_bytes());
-        self.hasher.update(payload);
+        self.bytes.extend_from_slice(payload);
         self
     }
 }

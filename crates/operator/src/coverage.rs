@@ -1,15 +1,18 @@
 //! Coverage: which units a node of the fold has seen, and in which status each ended.
 //!
-//! Counts are exact because the unit sets are disjoint, not because addition is associative;
-//! therefore merging checks the sets and refuses a unit that is delivered twice.
-//! Must not know what a unit says or what was decided about it.
+//! Counts are exact because the unit sets are disjoint, not because addition is associative.
+//! Leaves lie in strict key order, so a node's set is the leaves between its first and last unit,
+//! and two sets are disjoint exactly when one ends before the other begins: joining refuses
+//! anything else, a unit delivered twice included. Must not know what was decided about a unit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::canonical::Canonical;
 use crate::error::OperatorError;
-use crate::fact::{Fact, Status};
+use crate::fact::Status;
+use crate::fold::UnitRef;
 use crate::id::UnitId;
 
 /// Counts units per status; the six counts always add up to `units`.
@@ -36,6 +39,14 @@ impl Counts {
     pub fn add(&mut self, status: Status) {
         self.units += 1;
         *self.slot(status) += 1;
+    }
+
+    /// Adds the counts of a disjoint set of units.
+    pub fn merge(&mut self, other: &Self) {
+        self.units += other.units;
+        for status in Status::ALL {
+            *self.slot(status) += other.of(status);
+        }
     }
 
     /// Returns the count of one status.
@@ -69,81 +80,86 @@ impl Counts {
     }
 }
 
-/// A set of units with one status each.
-///
-/// Cost: one map entry per unit; merging two nodes costs the smaller side times a look-up.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The units of a node: all leaves from `first` to `last`, with a count per status.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
-    units: BTreeMap<UnitId, Status>,
-    counts: Counts,
+    /// Units per status.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// The unit with the smallest key; none when nothing is covered.
+    pub first: Option<UnitRef>,
+    /// The unit with the largest key.
+    pub last: Option<UnitRef>,
 }
 
 impl Coverage {
-    /// Covers nothing; the neutral element of `merge`.
+    /// Covers nothing; the neutral element of `append`.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// Covers the one unit of a fact.
-    pub fn lift(fact: &Fact) -> Self {
+    /// Covers one unit.
+    pub fn of(unit: &UnitRef, status: Status) -> Self {
         let mut counts = Counts::default();
-        counts.add(fact.status);
+        counts.add(status);
         Self {
-            units: BTreeMap::from([(fact.unit_id.clone(), fact.status)]),
             counts,
+            first: Some(unit.clone()),
+            last: Some(unit.clone()),
         }
     }
 
-    /// Joins two disjoint coverages.
+    /// Joins the coverage of later keys to this one.
     ///
     /// # Errors
-    /// `CoverageOverlap` when a unit is on both sides: a re-delivered fact is refused, not absorbed.
-    pub fn merge(self, other: Self) -> Result<Self, OperatorError> {
-        let self_is_large = self.units.len() >= other.units.len();
-        let (mut large, small) = if self_is_large {
-            (self, other)
-        } else {
-            (other, self)
-        };
-        for (unit, status) in small.units {
-            if large.units.contains_key(&unit) {
-                return Err(OperatorError::CoverageOverlap {
-                    unit_id: unit.to_string(),
-                });
-            }
-            large.units.insert(unit, status);
-            large.counts.add(status);
+    /// `CoverageOverlap` when `next` does not begin after this one ends: a unit that is delivered
+    /// again is refused, not absorbed.
+    pub fn append(&mut self, next: &Self) -> Result<(), OperatorError> {
+        if let (Some(last), Some(first)) = (&self.last, &next.first)
+            && last.key >= first.key
+        {
+            return Err(OperatorError::CoverageOverlap {
+                unit_id: first.id.to_string(),
+            });
         }
-        Ok(large)
+        self.counts.merge(&next.counts);
+        if self.first.is_none() {
+            self.first.clone_from(&next.first);
+        }
+        if next.last.is_some() {
+            self.last.clone_from(&next.last);
+        }
+        Ok(())
     }
 
-    /// Checks that exactly the units of the partition are covered.
-    ///
-    /// # Errors
-    /// `CoverageMismatch` naming the first unit, in key order, that only one side has.
-    pub fn check<'a>(
-        &self,
-        expected: impl IntoIterator<Item = &'a UnitId>,
-    ) -> Result<(), OperatorError> {
-        let expected: BTreeSet<&UnitId> = expected.into_iter().collect();
-        let covered: BTreeSet<&UnitId> = self.units.keys().collect();
-        match expected.symmetric_difference(&covered).next() {
-            None => Ok(()),
-            Some(unit) => Err(OperatorError::CoverageMismatch {
-                expected: expected.len() as u64,
-                found: self.counts.units,
-                unit_id: unit.to_string(),
-            }),
+    /// Writes the coverage into a hash.
+    pub fn encode(&self, canonical: &mut Canonical) {
+        canonical.u64(self.counts.units);
+        for status in Status::ALL {
+            canonical.u64(self.counts.of(status));
+        }
+        for end in [&self.first, &self.last] {
+            canonical.optional_text(end.as_ref().map(|unit| unit.id.as_str()));
         }
     }
+}
 
-    /// Returns the count per status.
-    pub fn counts(&self) -> Counts {
-        self.counts
-    }
-
-    /// Returns the status of a unit, or none when it is not covered.
-    pub fn status(&self, unit: &UnitId) -> Option<Status> {
-        self.units.get(unit).copied()
+/// Checks that exactly the expected units are covered.
+///
+/// # Errors
+/// `CoverageMismatch` naming the first unit, in key order, that only one side has.
+pub fn check<'a>(
+    expected: impl IntoIterator<Item = &'a UnitId>,
+    covered: impl IntoIterator<Item = &'a UnitId>,
+) -> Result<(), OperatorError> {
+    let expected: BTreeSet<&UnitId> = expected.into_iter().collect();
+    let covered: BTreeSet<&UnitId> = covered.into_iter().collect();
+    match expected.symmetric_difference(&covered).next() {
+        None => Ok(()),
+        Some(unit) => Err(OperatorError::CoverageMismatch {
+            expected: expected.len() as u64,
+            found: covered.len() as u64,
+            unit_id: unit.to_string(),
+        }),
     }
 }

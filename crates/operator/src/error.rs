@@ -189,6 +189,29 @@ pub enum OperatorError {
         /// First unit that only one of them has.
         unit_id: String,
     },
+    /// A reduction met more than its declared bound, so an exact result cannot be given.
+    #[error("more than {max} {what}; {cure}")]
+    FoldOverflow {
+        /// What there were too many of.
+        what: String,
+        /// The declared bound.
+        max: u64,
+        /// What to change.
+        cure: &'static str,
+    },
+    /// A claim about what is absent was asked of a run in which some units have no answer.
+    #[error(
+        "{what} needs every unit, and {missing} of {units} have no answer; run them, or ask for \
+         an inner join"
+    )]
+    NotSealed {
+        /// What was asked for.
+        what: &'static str,
+        /// Units without an answer.
+        missing: u64,
+        /// Units in all.
+        units: u64,
+    },
     /// The fact store cannot be opened, read or written.
     #[error("fact store {path}: {problem}")]
     Store {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::coverage::Counts;
 use crate::fact::Status;
+use crate::fold::{FoldWork, Hashes};
 use crate::id::{ContentHash, UnitId};
 
 /// Version of the line format.
@@ -62,7 +63,15 @@ pub enum Event {
         /// Units asked.
         asked: u64,
     },
-    /// The run ended and its answer is folded.
+    /// The facts were folded.
+    Folded {
+        /// Leaves and nodes that were made and that were looked up.
+        #[serde(flatten)]
+        work: FoldWork,
+        /// Hashes of the root; none without units.
+        root: Option<Hashes>,
+    },
+    /// The run ended and its answer is complete.
     RunFinished {
         /// Final counts.
         coverage: Counts,

@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Canonical;
+use crate::column::ColumnValue;
 use crate::id::{ContentHash, UnitId};
 use crate::infer::{PPM, UnitUsage};
 
 /// Version of the row format of `facts.jsonl`.
-pub const FACT_SCHEMA: u32 = 1;
+pub const FACT_SCHEMA: u32 = 2;
 
 /// How a unit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,7 +114,8 @@ impl FieldValue {
 
 /// A span of a record that backs a fact.
 ///
-/// Units: `start..end` are bytes of the field's decoded UTF-8; `quote` is exactly those bytes.
+/// Units: `start..end` are bytes of the field's decoded UTF-8. The hash names those bytes; the quote
+/// shows them, and is absent where a run is redacted: with the source at hand they can be read back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
@@ -123,10 +125,35 @@ pub struct Evidence {
     pub start: u32,
     /// Byte after the last.
     pub end: u32,
-    /// The bytes between.
-    pub quote: String,
+    /// Plain BLAKE3 of the bytes between.
+    pub quote_hash: ContentHash,
+    /// The bytes between; absent when redacted.
+    pub quote: Option<String>,
     /// Number of the line as the model saw it; absent when no model pointed at it.
     pub line: Option<u32>,
+}
+
+impl Evidence {
+    /// Makes the evidence of a quote.
+    pub fn new(field: &str, start: u32, end: u32, quote: String, line: Option<u32>) -> Self {
+        Self {
+            field: field.to_owned(),
+            start,
+            end,
+            quote_hash: ContentHash::of_bytes(quote.as_bytes()),
+            quote: Some(quote),
+            line,
+        }
+    }
+
+    /// Writes what the evidence points at into a hash; the same with and without the quote.
+    pub fn encode(&self, canonical: &mut Canonical) {
+        canonical
+            .text(&self.field)
+            .u32(self.start)
+            .u32(self.end)
+            .bytes(self.quote_hash.as_bytes());
+    }
 }
 
 /// A reference from a claim to the bytes that back it.
@@ -163,12 +190,16 @@ pub struct Fact {
     pub reason: Option<String>,
     /// Decided values by field; kept for an abstention too, which no reducer counts.
     pub values: BTreeMap<String, FieldValue>,
+    /// Values projected from the record without a judgement; a missing one is left out.
+    pub columns: BTreeMap<String, ColumnValue>,
     /// Spans that back the values.
     pub evidence: Vec<Evidence>,
     /// Bytes of the record's text that the model was not shown.
     pub clipped_bytes: u64,
     /// What computing it cost in this run.
     pub usage: UnitUsage,
+    /// What computing its answer cost when it was computed; equals `usage` unless remembered.
+    pub cost: UnitUsage,
     /// True when the answer was looked up instead of computed.
     pub remembered: bool,
     /// True when the answer was replayed or scripted instead of coming from a model.
@@ -178,29 +209,63 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// Hashes what was decided: unit, status, stage, reason and values.
+    /// Makes a fact without values.
+    pub fn bare(
+        unit_id: UnitId,
+        ordinal: u32,
+        source_hash: ContentHash,
+        status: Status,
+        stage: &str,
+        reason: Option<String>,
+    ) -> Self {
+        Self {
+            schema: FACT_SCHEMA,
+            unit_id,
+            ordinal,
+            source_hash,
+            status,
+            stage: stage.to_owned(),
+            reason,
+            values: BTreeMap::new(),
+            columns: BTreeMap::new(),
+            evidence: Vec::new(),
+            clipped_bytes: 0,
+            usage: UnitUsage::default(),
+            cost: UnitUsage::default(),
+            remembered: false,
+            simulated: false,
+            backend: None,
+        }
+    }
+
+    /// Hashes what was decided: unit, status, stage, reason, values and columns.
     pub fn fact_hash(&self) -> ContentHash {
-        let mut canonical = Canonical::new("operator 2026 fact v1");
+        let mut canonical = Canonical::new("operator 2026 fact v2");
         self.encode_decision(&mut canonical);
         ContentHash::of(&canonical)
     }
 
     /// Hashes what was decided together with the bytes that it was decided from.
+    ///
+    /// The position in the source is left out: a record inserted elsewhere changes no fact.
     pub fn provenance_hash(&self) -> ContentHash {
-        let mut canonical = Canonical::new("operator 2026 provenance v1");
-        self.encode_decision(&mut canonical);
-        canonical.u64(u64::from(self.ordinal));
-        canonical.bytes(self.source_hash.as_bytes());
-        canonical.u64(self.clipped_bytes);
-        canonical.list(self.evidence.len());
+        self.provenance_hash_under(self.fact_hash())
+    }
+
+    /// As [`Fact::provenance_hash`], for a caller that has the fact hash already.
+    pub fn provenance_hash_under(&self, fact_hash: ContentHash) -> ContentHash {
+        let mut canonical = Canonical::new("operator 2026 provenance v2");
+        canonical
+            .bytes(fact_hash.as_bytes())
+            .bytes(self.source_hash.as_bytes())
+            .u64(self.clipped_bytes)
+            .list(self.evidence.len());
         for evidence in &self.evidence {
-            canonical.text(&evidence.field);
-            canonical.u64(u64::from(evidence.start));
-            canonical.u64(u64::from(evidence.end));
-            canonical.text(&evidence.quote);
+            evidence.encode(&mut canonical);
         }
-        canonical.bool(self.simulated);
-        canonical.optional_text(self.backend.as_deref());
+        canonical
+            .bool(self.simulated)
+            .optional_text(self.backend.as_deref());
         ContentHash::of(&canonical)
     }
 
@@ -237,6 +302,14 @@ impl Fact {
                 canonical.u64(u64::from(*ppm));
             }
             canonical.optional_text(value.reason_code.as_deref());
+        }
+        canonical.list(self.columns.len());
+        for (name, value) in &self.columns {
+            canonical.text(name);
+            match value {
+                ColumnValue::Integer(integer) => canonical.i64(*integer),
+                ColumnValue::Text(text) => canonical.text(text),
+            };
         }
     }
 }

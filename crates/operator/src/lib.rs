@@ -20,6 +20,7 @@
 
 pub mod answer;
 pub mod canonical;
+pub mod column;
 pub mod coverage;
 pub mod error;
 pub mod eval;
@@ -28,7 +29,6 @@ pub mod fact;
 pub mod fold;
 pub mod id;
 pub mod infer;
-pub mod memo;
 mod nearest;
 pub mod ops;
 pub mod plan;
@@ -38,6 +38,7 @@ pub mod reducers;
 pub mod replay;
 pub mod run;
 pub mod run_directory;
+pub mod store;
 pub mod text;
 
 pub use error::OperatorError;

@@ -4,6 +4,7 @@
 //! manifest.json   plan, input, backend, options, files with their hashes; finished last
 //! facts.jsonl     one row per unit; appended as units finish, rewritten in source order at the end
 //! events.jsonl    the run log
+//! nodes.jsonl     one row per node of the fold, parents before children
 //! answer.json     the answer                    answer.md   the same for people
 //! usage.json      tokens and time
 //! ```
@@ -22,6 +23,7 @@ use crate::answer::{AnswerBackend, CitedAnswer, render_page};
 use crate::error::OperatorError;
 use crate::event::EventLine;
 use crate::fact::Fact;
+use crate::fold::NodeRecord;
 use crate::id::ContentHash;
 use crate::infer::BackendIdentity;
 use crate::plan::Plan;
@@ -34,6 +36,7 @@ pub const MANIFEST_VERSION: u32 = 1;
 const MANIFEST: &str = "manifest.json";
 const FACTS: &str = "facts.jsonl";
 const EVENTS: &str = "events.jsonl";
+const NODES: &str = "nodes.jsonl";
 
 /// A file of the run with the hash of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,6 +193,24 @@ impl RunDirectory {
         append(&path, &mut self.opened().events, line)
     }
 
+    /// Writes the nodes of the fold.
+    ///
+    /// # Errors
+    /// `Io` when the file cannot be written.
+    ///
+    /// # Panics
+    /// If the run has not begun.
+    pub fn write_nodes(&mut self, records: &[NodeRecord]) -> Result<(), OperatorError> {
+        let path = self.path.join(NODES);
+        let mut rows = Vec::new();
+        for record in records {
+            rows.extend(line_of(&path, record)?);
+        }
+        replace(&path, &rows)?;
+        self.opened().manifest.files.push(list_file(NODES, &rows));
+        Ok(())
+    }
+
     /// Writes the answer, puts the facts into source order and marks the directory finished.
     ///
     /// # Errors
@@ -227,7 +248,7 @@ impl RunDirectory {
             .map_err(|source| io(&events, "write", source))?;
         let bytes = std::fs::read(&events).map_err(|source| io(&events, "read", source))?;
         listed.push(list_file(EVENTS, &bytes));
-        opened.manifest.files = listed;
+        opened.manifest.files.extend(listed);
         opened.manifest.finished = true;
         replace(
             &directory.join(MANIFEST),
@@ -278,22 +299,37 @@ pub fn read_answer(directory: &Path) -> Result<CitedAnswer, OperatorError> {
 /// # Errors
 /// `Io` when it cannot be read, `FileInvalid` with the line when a whole line is not a fact.
 pub fn read_facts(path: &Path) -> Result<Vec<Fact>, OperatorError> {
+    read_lines(path, "a fact")
+}
+
+/// Reads the nodes of a run directory.
+///
+/// # Errors
+/// `Io` when the file cannot be read, `FileInvalid` with the line when a line is not a node.
+pub fn read_nodes(directory: &Path) -> Result<Vec<NodeRecord>, OperatorError> {
+    read_lines(&directory.join(NODES), "a node of the fold")
+}
+
+fn read_lines<T: serde::de::DeserializeOwned>(
+    path: &Path,
+    what: &str,
+) -> Result<Vec<T>, OperatorError> {
     let bytes = std::fs::read(path).map_err(|source| io(path, "read", source))?;
     let whole = bytes
         .iter()
         .rposition(|byte| *byte == b'\n')
         .map_or(0, |last| last + 1);
-    let mut facts = Vec::new();
+    let mut rows = Vec::new();
     for (number, line) in (1_u64..).zip(bytes[..whole].split_inclusive(|byte| *byte == b'\n')) {
-        facts.push(
+        rows.push(
             serde_json::from_slice(line).map_err(|error| OperatorError::FileInvalid {
                 path: path.display().to_string(),
                 line: number,
-                problem: format!("is not a fact: {error}"),
+                problem: format!("is not {what}: {error}"),
             })?,
         );
     }
-    Ok(facts)
+    Ok(rows)
 }
 
 /// Compares the files of a finished run with its manifest; returns every problem found.

@@ -112,13 +112,14 @@ fn quote(cite: &Cite) -> String {
     let unit = escape(cite.unit_id.as_str());
     match &cite.span {
         None => format!("`{}` {unit}", short(&cite.source_hash.to_string())),
-        Some(span) => format!(
-            "{unit}, {} {}..{}: \"{}\"",
-            escape(&span.field),
-            span.start,
-            span.end,
-            escape(&span.quote)
-        ),
+        Some(span) => {
+            let quote = match &span.quote {
+                Some(quote) => format!("\"{}\"", escape(quote)),
+                None => format!("redacted, `{}`", short(&span.quote_hash.to_string())),
+            };
+            let (start, end) = (span.start, span.end);
+            format!("{unit}, {} {start}..{end}: {quote}", escape(&span.field))
+        }
     }
 }
 

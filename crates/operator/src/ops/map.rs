@@ -4,8 +4,9 @@
 //! neighbours. Answers are checked against the questions before they are believed. Must not know
 //! who answered, nor whether the answer was remembered.
 
-use crate::fact::{Evidence, FACT_SCHEMA, Fact, FieldValue, Status};
-use crate::infer::{Answer, Labels, PPM, Question, UnitUsage};
+use crate::column::project;
+use crate::fact::{Evidence, Fact, FieldValue, Status};
+use crate::infer::{Answer, Labels, PPM, Question};
 use crate::ops::Unit;
 use crate::plan::{EVIDENCE_FIELD, EvidenceMode, Plan};
 use crate::text::{self, Line, UnitText};
@@ -13,24 +14,22 @@ use crate::text::{self, Line, UnitText};
 /// Name of this stage in facts.
 pub const STAGE: &str = "map";
 
-/// Makes a fact without values for a unit that ended in `status`.
-pub fn unanswered(unit: &Unit, status: Status, stage: &str, reason: Option<String>) -> Fact {
-    Fact {
-        schema: FACT_SCHEMA,
-        unit_id: unit.id.clone(),
-        ordinal: unit.ordinal,
-        source_hash: unit.source_hash,
-        status,
-        stage: stage.to_owned(),
-        reason,
-        values: std::collections::BTreeMap::new(),
-        evidence: Vec::new(),
-        clipped_bytes: 0,
-        usage: UnitUsage::default(),
-        remembered: false,
-        simulated: false,
-        backend: None,
-    }
+/// Makes a fact without decided values for a unit that ended in `status`; its columns are read.
+pub fn unanswered(
+    plan: &Plan,
+    unit: &Unit,
+    status: Status,
+    stage: &str,
+    reason: Option<String>,
+) -> Fact {
+    let (id, hash) = (unit.id.clone(), unit.source_hash);
+    let mut fact = Fact::bare(id, unit.ordinal, hash, status, stage, reason);
+    fact.columns = plan
+        .columns
+        .iter()
+        .filter_map(|column| Some((column.name.clone(), project(column, &unit.record)?)))
+        .collect();
+    fact
 }
 
 /// Checks that answers have the shape that the questions ask for.
@@ -91,7 +90,7 @@ pub fn derive(
         questions.len(),
         "answers must be checked before they are believed"
     );
-    let mut fact = unanswered(unit, Status::Decided, STAGE, None);
+    let mut fact = unanswered(plan, unit, Status::Decided, STAGE, None);
     fact.clipped_bytes = shown.clipped_bytes;
     let asked = |name: &str| {
         let place = questions
@@ -146,13 +145,13 @@ pub fn derive(
 /// Reads a line back from the record; none when the span does not lie in it.
 pub fn quote(unit: &Unit, line: &Line, number: Option<u32>) -> Option<Evidence> {
     let quote = text::quote(&unit.record, &line.field, line.start, line.end)?;
-    Some(Evidence {
-        field: line.field.clone(),
-        start: line.start,
-        end: line.end,
+    Some(Evidence::new(
+        &line.field,
+        line.start,
+        line.end,
         quote,
-        line: number,
-    })
+        number,
+    ))
 }
 
 fn weigh(labels: &[String], answer: &Answer) -> FieldValue {

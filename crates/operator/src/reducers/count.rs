@@ -2,50 +2,55 @@
 
 use serde_json::Value;
 
-use super::{Folded, Groups, Selection};
+use super::{Folded, Ranked, Selection, cite};
+use crate::canonical::Canonical;
+use crate::error::OperatorError;
 use crate::fact::Fact;
-use crate::fold::Reducer;
+use crate::fold::{Leaves, Reducer, UnitRef};
 
-/// Counts selected facts and cites the first of them in source order.
+/// Counts selected facts and cites the first of them in key order.
 #[derive(Debug, Clone)]
 pub struct Count {
     /// Which facts count.
     pub selection: Selection,
-    /// Citations kept at every node.
+    /// Units named at every node, and cited.
     pub cite_max: u32,
 }
 
+impl Count {
+    /// Writes the parameters into a hash.
+    pub fn encode(&self, canonical: &mut Canonical) {
+        self.selection.encode(canonical);
+        canonical.u32(self.cite_max);
+    }
+}
+
 impl Reducer for Count {
-    type State = Groups;
+    type State = Ranked;
     type Output = Folded;
 
-    fn empty(&self) -> Groups {
-        Groups::empty()
+    fn empty(&self) -> Ranked {
+        Ranked::empty()
     }
 
-    fn lift(&self, fact: &Fact) -> Groups {
-        if !self.selection.admits(fact) {
-            return Groups::empty();
+    fn absorb(&self, state: &mut Ranked, unit: &UnitRef, fact: &Fact) -> bool {
+        let selected = self.selection.admits(fact);
+        if selected {
+            state.absorb(0, unit, self.cite_max as usize);
         }
-        Groups::one(
-            "",
-            (fact.ordinal, fact.unit_id.clone()),
-            fact.cite(),
-            self.cite_max,
-        )
+        selected
     }
 
-    fn merge(&self, left: Groups, right: Groups) -> Groups {
-        left.merge(right)
+    fn merge(&self, into: &mut Ranked, from: &Ranked) {
+        into.merge(from, self.cite_max as usize);
     }
 
-    fn finish(&self, state: &Groups) -> Folded {
-        let count = state.count("");
-        Folded {
-            value: Value::from(count),
-            count,
-            cites: state.cites([""], self.cite_max),
-            cites_total: count,
-        }
+    fn finish(&self, state: &Ranked, leaves: &Leaves<'_>) -> Result<Folded, OperatorError> {
+        Ok(Folded {
+            value: Value::from(state.total),
+            count: state.total,
+            cites: cite(state.units(), leaves, self.cite_max)?,
+            cites_total: state.total,
+        })
     }
 }

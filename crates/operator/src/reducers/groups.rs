@@ -1,58 +1,24 @@
-//! The state that all reducers share: capped, ranked citations per key, with the exact total.
+//! Ranked units per key: the state of every reducer that counts by something.
 //!
-//! Keeping the `max` best of each key commutes with merging, since an element of the best of a
-//! union is among the best of its part. The total beside the cap is never capped.
-//! Must not know what a key or a rank stands for.
+//! More keys than declared empty the state and mark it as overflowed: whether that happens depends
+//! on the set of keys alone, never on the order in which they came. Must not know what a key is.
 
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
 
-use crate::fact::Cite;
-use crate::id::UnitId;
+use super::Ranked;
+use crate::canonical::Canonical;
+use crate::fold::UnitRef;
 
-/// A total order over the facts of a key: a number, smaller is better, then the unit.
-pub type Rank = (u32, UnitId);
-
-/// The best-ranked citations of one key and how many there were in all.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ranked {
-    /// Facts counted, whether their citation is kept or not.
+/// Units by key, in key order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Groups {
+    /// Units under all keys.
     pub total: u64,
-    /// Citations kept, at most `max`.
-    pub best: BTreeMap<Rank, Cite>,
-    max: u32,
+    /// Whether there were more keys than declared; then no group is held.
+    pub overflowed: bool,
+    /// Key and units, sorted by key.
+    pub groups: Vec<(String, Ranked)>,
 }
-
-impl Ranked {
-    fn one(rank: Rank, cite: Cite, max: u32) -> Self {
-        let mut ranked = Self {
-            total: 1,
-            best: BTreeMap::from([(rank, cite)]),
-            max,
-        };
-        ranked.cut();
-        ranked
-    }
-
-    fn merge(&mut self, other: Self) {
-        debug_assert_eq!(
-            self.max, other.max,
-            "states of two different reducers were merged"
-        );
-        self.total += other.total;
-        self.best.extend(other.best);
-        self.cut();
-    }
-
-    fn cut(&mut self) {
-        while self.best.len() > self.max as usize {
-            self.best.pop_last();
-        }
-    }
-}
-
-/// Ranked citations by key.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Groups(BTreeMap<String, Ranked>);
 
 impl Groups {
     /// Holds nothing; the neutral element of `merge`.
@@ -60,45 +26,60 @@ impl Groups {
         Self::default()
     }
 
-    /// Holds one fact under one key; `max` caps the citations kept, not the total.
-    pub fn one(key: impl Into<String>, rank: Rank, cite: Cite, max: u32) -> Self {
-        Self(BTreeMap::from([(key.into(), Ranked::one(rank, cite, max))]))
-    }
-
-    /// Joins the groups of two disjoint sets of facts.
-    pub fn merge(mut self, other: Self) -> Self {
-        for (key, ranked) in other.0 {
-            match self.0.entry(key) {
-                std::collections::btree_map::Entry::Occupied(mut held) => {
-                    held.get_mut().merge(ranked);
-                }
-                std::collections::btree_map::Entry::Vacant(room) => {
-                    room.insert(ranked);
-                }
+    /// Counts one unit under a key; names at most `units_max` per key, holds at most `keys_max` keys.
+    pub fn absorb(
+        &mut self,
+        key: &str,
+        rank: i64,
+        unit: &UnitRef,
+        units_max: usize,
+        keys_max: usize,
+    ) {
+        self.total += 1;
+        if self.overflowed {
+            return;
+        }
+        match self.place(key) {
+            Ok(place) => self.groups[place].1.absorb(rank, unit, units_max),
+            Err(place) => {
+                let mut ranked = Ranked::empty();
+                ranked.absorb(rank, unit, units_max);
+                self.groups.insert(place, (key.to_owned(), ranked));
+                self.check(keys_max);
             }
         }
-        self
     }
 
-    /// Returns the number of facts under a key.
-    pub fn count(&self, key: &str) -> u64 {
-        self.0.get(key).map_or(0, |ranked| ranked.total)
+    /// Adds the groups of a disjoint set of units, kept under the same bounds.
+    pub fn merge(&mut self, other: &Self, units_max: usize, keys_max: usize) {
+        self.total += other.total;
+        if self.overflowed || other.overflowed {
+            self.overflow();
+            return;
+        }
+        for (key, ranked) in &other.groups {
+            match self.place(key) {
+                Ok(place) => self.groups[place].1.merge(ranked, units_max),
+                Err(place) => self.groups.insert(place, (key.clone(), ranked.clone())),
+            }
+        }
+        self.check(keys_max);
     }
 
-    /// Returns the number of facts under all keys.
-    pub fn total(&self) -> u64 {
-        self.0.values().map(|ranked| ranked.total).sum()
-    }
-
-    /// Returns a key's group.
+    /// Returns a key's units.
     pub fn get(&self, key: &str) -> Option<&Ranked> {
-        self.0.get(key)
+        self.place(key).ok().map(|place| &self.groups[place].1)
+    }
+
+    /// Returns the number of units under a key.
+    pub fn count(&self, key: &str) -> u64 {
+        self.get(key).map_or(0, |ranked| ranked.total)
     }
 
     /// Returns the keys with their counts, most frequent first, ties by key.
     pub fn by_count(&self) -> Vec<(&str, u64)> {
         let mut keys: Vec<(&str, u64)> = self
-            .0
+            .groups
             .iter()
             .map(|(key, ranked)| (key.as_str(), ranked.total))
             .collect();
@@ -106,25 +87,50 @@ impl Groups {
         keys
     }
 
-    /// Picks at most `max` citations in turn from each key, so that every key is backed first.
-    pub fn cites<'a>(&self, keys: impl IntoIterator<Item = &'a str>, max: u32) -> Vec<Cite> {
+    /// Names units of each key in turn, so that every key is backed before any is backed twice.
+    pub fn in_turn<'a>(&'a self, keys: impl IntoIterator<Item = &'a str>) -> Vec<&'a UnitRef> {
         let mut queues: Vec<_> = keys
             .into_iter()
-            .filter_map(|key| self.0.get(key))
-            .map(|ranked| ranked.best.values())
+            .filter_map(|key| self.get(key))
+            .map(Ranked::units)
             .collect();
-        let mut cites = Vec::new();
+        let mut units = Vec::new();
         loop {
-            let before = cites.len();
+            let before = units.len();
             for queue in &mut queues {
-                if cites.len() >= max as usize {
-                    return cites;
-                }
-                cites.extend(queue.next().cloned());
+                units.extend(queue.next());
             }
-            if cites.len() == before {
-                return cites;
+            if units.len() == before {
+                return units;
             }
         }
+    }
+
+    /// Writes the state into a hash.
+    pub fn encode(&self, canonical: &mut Canonical) {
+        canonical
+            .u64(self.total)
+            .bool(self.overflowed)
+            .list(self.groups.len());
+        for (key, ranked) in &self.groups {
+            canonical.text(key);
+            ranked.encode(canonical);
+        }
+    }
+
+    fn place(&self, key: &str) -> Result<usize, usize> {
+        self.groups
+            .binary_search_by(|(known, _)| known.as_str().cmp(key))
+    }
+
+    fn check(&mut self, keys_max: usize) {
+        if self.groups.len() > keys_max {
+            self.overflow();
+        }
+    }
+
+    fn overflow(&mut self) {
+        self.overflowed = true;
+        self.groups = Vec::new();
     }
 }

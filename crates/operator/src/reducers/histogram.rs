@@ -1,34 +1,48 @@
-//! Counts selected facts by probability between fixed edges. Exact: edges come from the plan.
+//! Counts selected facts by a measure between fixed edges. Exact: edges come from the plan.
 //!
 //! Edges that depend on the data could not be merged, so there is no way to ask for them.
 
 use serde_json::{Value, json};
 
-use super::{Folded, Groups, Selection};
+use super::{Folded, Groups, Selection, cite};
+use crate::canonical::Canonical;
+use crate::error::OperatorError;
 use crate::fact::Fact;
-use crate::fold::Reducer;
+use crate::fold::{Leaves, Reducer, UnitRef};
 use crate::infer::PPM;
+use crate::plan::Measure;
 
-/// Counts facts per probability range.
+/// Counts facts per range of a measure.
 ///
-/// Units: edges in parts per million, ascending. Bins are `[0, e0)`, `[e0, e1)`, .., `[en, 1e6]`.
+/// Units: parts per million for a probability, else the column's own. Bins are `(.., e0)`,
+/// `[e0, e1)`, .., `[en, ..)`; those of a probability begin at 0 and end at 1,000,000.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     /// Which facts count.
     pub selection: Selection,
-    /// The field measured.
-    pub field: String,
-    /// The label whose probability is measured; none takes the chosen label's.
-    pub label: Option<String>,
-    /// Inner edges.
-    pub edges: Vec<u32>,
-    /// Citations kept per bin at every node, and shown in all.
+    /// The number counted by.
+    pub measure: Measure,
+    /// Inner edges, ascending.
+    pub edges: Vec<i64>,
+    /// Units named per bin at every node, and cited in all.
     pub cite_max: u32,
 }
 
 impl Histogram {
-    fn bin(&self, ppm: u32) -> usize {
-        self.edges.iter().take_while(|edge| ppm >= **edge).count()
+    /// Writes the parameters into a hash.
+    pub fn encode(&self, canonical: &mut Canonical) {
+        self.selection.encode(canonical);
+        self.measure.encode(canonical);
+        canonical.list(self.edges.len());
+        for edge in &self.edges {
+            canonical.i64(*edge);
+        }
+        canonical.u32(self.cite_max);
+    }
+
+    /// The key of a bin; two digits keep bins in order up to the most that a plan may have.
+    fn key(bin: usize) -> String {
+        format!("{bin:02}")
     }
 }
 
@@ -40,38 +54,46 @@ impl Reducer for Histogram {
         Groups::empty()
     }
 
-    fn lift(&self, fact: &Fact) -> Groups {
-        let value = fact
-            .values
-            .get(&self.field)
-            .filter(|_| self.selection.admits(fact));
-        value.map_or_else(Groups::empty, |value| {
-            let ppm = value.probability_of(self.label.as_deref().unwrap_or(&value.label));
-            let rank = (fact.ordinal, fact.unit_id.clone());
-            Groups::one(self.bin(ppm).to_string(), rank, fact.cite(), self.cite_max)
-        })
+    fn absorb(&self, state: &mut Groups, unit: &UnitRef, fact: &Fact) -> bool {
+        if !self.selection.admits(fact) {
+            return false;
+        }
+        let measure = self.measure.read(fact);
+        if let Some(number) = measure {
+            let bin = self.edges.partition_point(|edge| *edge <= number);
+            let cites = self.cite_max as usize;
+            state.absorb(&Self::key(bin), 0, unit, cites, self.edges.len() + 1);
+        }
+        measure.is_some()
     }
 
-    fn merge(&self, left: Groups, right: Groups) -> Groups {
-        left.merge(right)
+    fn merge(&self, into: &mut Groups, from: &Groups) {
+        into.merge(from, self.cite_max as usize, self.edges.len() + 1);
     }
 
-    fn finish(&self, state: &Groups) -> Folded {
-        let keys: Vec<String> = (0..=self.edges.len()).map(|bin| bin.to_string()).collect();
-        let starts = std::iter::once(0).chain(self.edges.iter().copied());
-        let ends = self.edges.iter().copied().chain(std::iter::once(PPM));
-        let bins: Vec<Value> = keys
-            .iter()
-            .zip(starts.zip(ends))
-            .map(|(key, (start, end))| {
-                json!({ "from_ppm": start, "to_ppm": end, "count": state.count(key) })
+    fn finish(&self, state: &Groups, leaves: &Leaves<'_>) -> Result<Folded, OperatorError> {
+        let (unit, low, high) = match self.measure {
+            Measure::Probability { .. } => ("_ppm", Some(0), Some(i64::from(PPM))),
+            Measure::Column(_) => ("", None, None),
+        };
+        let edge = |bin: usize| self.edges.get(bin).copied();
+        let bins: Vec<Value> = (0..=self.edges.len())
+            .map(|bin| {
+                let from = bin.checked_sub(1).and_then(edge).or(low);
+                let to = edge(bin).or(high);
+                let mut row = serde_json::Map::new();
+                row.insert(format!("from{unit}"), json!(from));
+                row.insert(format!("to{unit}"), json!(to));
+                row.insert("count".to_owned(), json!(state.count(&Self::key(bin))));
+                Value::Object(row)
             })
             .collect();
-        Folded {
+        let units = state.in_turn(state.groups.iter().map(|(key, _)| key.as_str()));
+        Ok(Folded {
             value: Value::Array(bins),
-            count: state.total(),
-            cites: state.cites(keys.iter().map(String::as_str), self.cite_max),
-            cites_total: state.total(),
-        }
+            count: state.total,
+            cites: cite(units, leaves, self.cite_max)?,
+            cites_total: state.total,
+        })
     }
 }

@@ -1,19 +1,31 @@
-//! Which facts a reducer counts: decided ones whose fields carry the required labels.
+//! Which facts a reducer counts: decided ones whose fields and columns carry the required values.
 //!
 //! Must not know the reducers.
 
-use std::collections::BTreeMap;
-
+use crate::canonical::Canonical;
 use crate::fact::{Fact, Status};
+use crate::column::ColumnType;
+use crate::plan::{ColumnRef, Filter, KeySource};
 
-/// A conjunction of `field = label`; empty selects every decided fact.
+/// A conjunction of `source = text`; empty selects every decided fact.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selection(BTreeMap<String, String>);
+pub struct Selection(Vec<(KeySource, String)>);
 
 impl Selection {
-    /// Requires every listed field to carry its label.
-    pub fn new(terms: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self(terms.into_iter().collect())
+    /// Requires what a plan's filter requires.
+    pub fn of(filter: &Filter) -> Self {
+        let labels = filter
+            .labels
+            .iter()
+            .map(|(field, label)| (KeySource::Label(field.clone()), label.clone()));
+        let columns = filter.columns.iter().map(|(name, text)| {
+            let column = ColumnRef {
+                name: name.clone(),
+                kind: ColumnType::Text,
+            };
+            (KeySource::Column(column), text.clone())
+        });
+        Self(labels.chain(columns).collect())
     }
 
     /// True when the fact is decided and every term holds.
@@ -24,15 +36,24 @@ impl Selection {
             && self
                 .0
                 .iter()
-                .all(|(field, label)| fact.values.get(field).is_some_and(|v| v.label == *label))
+                .all(|(source, text)| source.read(fact).is_some_and(|found| found == *text))
+    }
+
+    /// Writes the terms into a hash.
+    pub fn encode(&self, canonical: &mut Canonical) {
+        canonical.list(self.0.len());
+        for (source, text) in &self.0 {
+            source.encode(canonical);
+            canonical.text(text);
+        }
     }
 }
 
 impl std::fmt::Display for Selection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (index, (field, label)) in self.0.iter().enumerate() {
+        for (index, (source, text)) in self.0.iter().enumerate() {
             let and = if index == 0 { "" } else { " and " };
-            write!(f, "{and}{field} = {label}")?;
+            write!(f, "{and}{} = {text}", source.name())?;
         }
         Ok(())
     }

@@ -1,20 +1,50 @@
-//! The set of selected units, or of the labels that they carry. Exact, also idempotent.
+//! The set of selected units, or of the keys that they carry. Exact, also idempotent.
 
 use serde_json::Value;
 
-use super::{Folded, Groups, Selection};
+use super::{Folded, Groups, Selection, cite};
+use crate::canonical::Canonical;
+use crate::error::OperatorError;
 use crate::fact::Fact;
-use crate::fold::Reducer;
+use crate::fold::{Leaves, Reducer, UnitRef};
+use crate::plan::KeySource;
 
-/// Lists units in source order or, given a field, the labels seen, in the order of their names.
+/// Most units that are listed; the count beside them is of all.
+pub const UNITS_MAX: usize = 65_536;
+
+/// Lists units in key order or, given a key, the keys seen in the order of their text.
 #[derive(Debug, Clone)]
 pub struct Set {
     /// Which facts are members.
     pub selection: Selection,
-    /// The field whose labels are collected; none collects the units themselves.
-    pub field: Option<String>,
-    /// Citations shown.
+    /// What is collected; none collects the units themselves.
+    pub key: Option<KeySource>,
+    /// Most keys; with more the reducer refuses to answer.
+    pub keys_max: u32,
+    /// Units cited.
     pub cite_max: u32,
+}
+
+impl Set {
+    /// Writes the parameters into a hash.
+    pub fn encode(&self, canonical: &mut Canonical) {
+        self.selection.encode(canonical);
+        match &self.key {
+            Some(key) => key.encode(canonical.some()),
+            None => {
+                canonical.none();
+            }
+        }
+        canonical.u32(self.keys_max).u32(self.cite_max);
+    }
+
+    /// Units named per key: all members where they are the value, else what is cited.
+    fn units_max(&self) -> usize {
+        match self.key {
+            None => UNITS_MAX,
+            Some(_) => self.cite_max as usize,
+        }
+    }
 }
 
 impl Reducer for Set {
@@ -25,42 +55,51 @@ impl Reducer for Set {
         Groups::empty()
     }
 
-    fn lift(&self, fact: &Fact) -> Groups {
+    fn absorb(&self, state: &mut Groups, unit: &UnitRef, fact: &Fact) -> bool {
         if !self.selection.admits(fact) {
-            return Groups::empty();
+            return false;
         }
-        let rank = (fact.ordinal, fact.unit_id.clone());
-        match &self.field {
-            // The members are the value, so none may be cut.
-            None => Groups::one("", rank, fact.cite(), u32::MAX),
-            Some(field) => fact.values.get(field).map_or_else(Groups::empty, |value| {
-                Groups::one(&value.label, rank, fact.cite(), self.cite_max)
-            }),
-        }
-    }
-
-    fn merge(&self, left: Groups, right: Groups) -> Groups {
-        left.merge(right)
-    }
-
-    fn finish(&self, state: &Groups) -> Folded {
-        let mut labels: Vec<&str> = state.by_count().into_iter().map(|(key, _)| key).collect();
-        labels.sort_unstable();
-        let members: Vec<Value> = match &self.field {
-            None => state.get("").map_or_else(Vec::new, |units| {
-                units
-                    .best
-                    .keys()
-                    .map(|(_, unit)| Value::from(unit.as_str()))
-                    .collect()
-            }),
-            Some(_) => labels.iter().map(|label| Value::from(*label)).collect(),
+        let key = match &self.key {
+            None => Some("".into()),
+            Some(key) => key.read(fact),
         };
-        Folded {
-            count: members.len() as u64,
-            value: Value::Array(members),
-            cites: state.cites(labels, self.cite_max),
-            cites_total: state.total(),
+        if let Some(key) = &key {
+            state.absorb(key, 0, unit, self.units_max(), self.keys_max as usize);
         }
+        key.is_some()
+    }
+
+    fn merge(&self, into: &mut Groups, from: &Groups) {
+        into.merge(from, self.units_max(), self.keys_max as usize);
+    }
+
+    fn finish(&self, state: &Groups, leaves: &Leaves<'_>) -> Result<Folded, OperatorError> {
+        if state.overflowed {
+            return Err(OperatorError::FoldOverflow {
+                what: format!("values of {}", self.key.as_ref().map_or("", KeySource::name)),
+                max: u64::from(self.keys_max),
+                cure: "narrow its where, use distinct, or raise keys_max",
+            });
+        }
+        let members: Vec<Value> = match &self.key {
+            None => state.get("").map_or_else(Vec::new, |units| {
+                units.units().map(|unit| Value::from(unit.id.as_str())).collect()
+            }),
+            Some(_) => state
+                .groups
+                .iter()
+                .map(|(key, _)| Value::from(key.as_str()))
+                .collect(),
+        };
+        let units = state.in_turn(state.groups.iter().map(|(key, _)| key.as_str()));
+        Ok(Folded {
+            count: match &self.key {
+                None => state.total,
+                Some(_) => members.len() as u64,
+            },
+            value: Value::Array(members),
+            cites: cite(units, leaves, self.cite_max)?,
+            cites_total: state.total,
+        })
     }
 }

@@ -1,68 +1,87 @@
-//! The k units most probable to carry a label.
+//! The k units with the largest or smallest measure.
 //!
-//! Merging keeps k candidates at every node under a total order (probability, then unit id) over
-//! scores that are fixed before the fold; hence top_k(A u B) = merge(top_k(A), top_k(B)).
+//! Merging keeps k candidates at every node under a total order (measure, then key) over numbers
+//! that are fixed before the fold; hence top_k(A u B) = merge(top_k(A), top_k(B)): a unit of the
+//! whole's k best is among its part's k best, so that what was pruned can never be called for.
 
 use serde_json::{Value, json};
 
-use super::{Folded, Groups, Selection};
+use super::{Folded, Ranked, Selection, cite};
+use crate::canonical::Canonical;
+use crate::error::OperatorError;
 use crate::fact::Fact;
-use crate::fold::Reducer;
-use crate::infer::PPM;
+use crate::fold::{Leaves, Reducer, UnitRef};
+use crate::plan::Measure;
 
-/// Ranks selected units by the probability of a label, ties by unit id.
-///
-/// A unit decided by a predicate ranks as certain: first for its label, last for every other.
+/// Ranks selected units by a measure, ties in key order.
 #[derive(Debug, Clone)]
 pub struct TopK {
     /// Which facts are candidates.
     pub selection: Selection,
-    /// The field ranked by.
-    pub field: String,
-    /// The label whose probability ranks; none takes the chosen label's.
-    pub label: Option<String>,
+    /// The number ranked by.
+    pub measure: Measure,
+    /// Whether the largest numbers come first.
+    pub largest: bool,
     /// Units named.
     pub k: u32,
-    /// Citations shown.
+    /// Units cited.
     pub cite_max: u32,
 }
 
+impl TopK {
+    /// Writes the parameters into a hash.
+    pub fn encode(&self, canonical: &mut Canonical) {
+        self.selection.encode(canonical);
+        self.measure.encode(canonical);
+        canonical
+            .bool(self.largest)
+            .u32(self.k)
+            .u32(self.cite_max);
+    }
+
+    /// Ranks and measures map onto each other; the complement, unlike the negative, never overflows.
+    const fn turn(&self, number: i64) -> i64 {
+        if self.largest { !number } else { number }
+    }
+}
+
 impl Reducer for TopK {
-    type State = Groups;
+    type State = Ranked;
     type Output = Folded;
 
-    fn empty(&self) -> Groups {
-        Groups::empty()
+    fn empty(&self) -> Ranked {
+        Ranked::empty()
     }
 
-    fn lift(&self, fact: &Fact) -> Groups {
-        let value = fact
-            .values
-            .get(&self.field)
-            .filter(|_| self.selection.admits(fact));
-        value.map_or_else(Groups::empty, |value| {
-            let ppm = value.probability_of(self.label.as_deref().unwrap_or(&value.label));
-            let rank = (PPM.saturating_sub(ppm), fact.unit_id.clone());
-            Groups::one("", rank, fact.cite(), self.k)
-        })
+    fn absorb(&self, state: &mut Ranked, unit: &UnitRef, fact: &Fact) -> bool {
+        if !self.selection.admits(fact) {
+            return false;
+        }
+        let measure = self.measure.read(fact);
+        if let Some(number) = measure {
+            state.absorb(self.turn(number), unit, self.k as usize);
+        }
+        measure.is_some()
     }
 
-    fn merge(&self, left: Groups, right: Groups) -> Groups {
-        left.merge(right)
+    fn merge(&self, into: &mut Ranked, from: &Ranked) {
+        into.merge(from, self.k as usize);
     }
 
-    fn finish(&self, state: &Groups) -> Folded {
-        let value: Vec<Value> = state.get("").map_or_else(Vec::new, |units| {
-            let entry = |(short, unit): &(u32, crate::id::UnitId)| {
-                json!({ "unit_id": unit.as_str(), "probability_ppm": PPM - short })
-            };
-            units.best.keys().map(entry).collect()
-        });
-        Folded {
+    fn finish(&self, state: &Ranked, leaves: &Leaves<'_>) -> Result<Folded, OperatorError> {
+        let name = match self.measure {
+            Measure::Probability { .. } => "probability_ppm",
+            Measure::Column(_) => "value",
+        };
+        let entry = |(rank, unit): &(i64, UnitRef)| {
+            json!({ "unit_id": unit.id.as_str(), name: self.turn(*rank) })
+        };
+        let value: Vec<Value> = state.best.iter().map(entry).collect();
+        Ok(Folded {
             count: value.len() as u64,
             cites_total: value.len() as u64,
             value: Value::Array(value),
-            cites: state.cites([""], self.cite_max),
-        }
+            cites: cite(state.units(), leaves, self.cite_max)?,
+        })
     }
 }

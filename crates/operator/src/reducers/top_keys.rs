@@ -1,18 +1,28 @@
-//! The k most frequent labels of a field. Exact: all labels are counted, the cut comes last.
+//! The k most frequent keys. Exact: all keys are counted, the cut comes last.
 
 use serde_json::{Value, json};
 
-use super::{CountBy, Folded, Groups};
+use super::{CountBy, Folded, Groups, cite};
+use crate::canonical::Canonical;
+use crate::error::OperatorError;
 use crate::fact::Fact;
-use crate::fold::Reducer;
+use crate::fold::{Leaves, Reducer, UnitRef};
 
-/// Names the most frequent labels; ties by label.
+/// Names the most frequent keys; ties by key.
 #[derive(Debug, Clone)]
 pub struct TopKeys {
-    /// How labels are counted.
+    /// How keys are counted.
     pub counts: CountBy,
-    /// Labels named.
+    /// Keys named.
     pub k: u32,
+}
+
+impl TopKeys {
+    /// Writes the parameters into a hash.
+    pub fn encode(&self, canonical: &mut Canonical) {
+        self.counts.encode(canonical);
+        canonical.u32(self.k);
+    }
 }
 
 impl Reducer for TopKeys {
@@ -23,15 +33,16 @@ impl Reducer for TopKeys {
         Groups::empty()
     }
 
-    fn lift(&self, fact: &Fact) -> Groups {
-        self.counts.lift(fact)
+    fn absorb(&self, state: &mut Groups, unit: &UnitRef, fact: &Fact) -> bool {
+        self.counts.absorb(state, unit, fact)
     }
 
-    fn merge(&self, left: Groups, right: Groups) -> Groups {
-        left.merge(right)
+    fn merge(&self, into: &mut Groups, from: &Groups) {
+        self.counts.merge(into, from);
     }
 
-    fn finish(&self, state: &Groups) -> Folded {
+    fn finish(&self, state: &Groups, leaves: &Leaves<'_>) -> Result<Folded, OperatorError> {
+        self.counts.check(state)?;
         let mut keys = state.by_count();
         keys.truncate(self.k as usize);
         let total = keys.iter().map(|(_, count)| *count).sum();
@@ -39,11 +50,12 @@ impl Reducer for TopKeys {
             .iter()
             .map(|(label, count)| json!({ "label": label, "count": count }))
             .collect();
-        Folded {
+        let units = state.in_turn(keys.iter().map(|(key, _)| *key));
+        Ok(Folded {
+            count: value.len() as u64,
             value: Value::Array(value),
-            count: keys.len() as u64,
-            cites: state.cites(keys.iter().map(|(label, _)| *label), self.counts.cite_max),
+            cites: cite(units, leaves, self.counts.cite_max)?,
             cites_total: total,
-        }
+        })
     }
 }

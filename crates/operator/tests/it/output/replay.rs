@@ -53,8 +53,8 @@ fn what_is_missing_or_wrong_is_an_error_of_its_unit() {
     let outcome = run_simply(&partition, &mut replay);
     assert_eq!(outcome.facts[2].status, Status::Decided);
     assert_eq!(
-        outcome.facts[2].evidence[0].quote,
-        "Token 2 expires \u{1f511}."
+        outcome.facts[2].evidence[0].quote.as_deref(),
+        Some("Token 2 expires \u{1f511}.")
     );
     let reason = |id: usize| outcome.facts[id].reason.clone().unwrap();
     assert_eq!(

@@ -130,14 +130,14 @@ fn claims_equal_a_recount_of_the_facts() {
         .map(|fact| {
             (
                 std::cmp::Reverse(fact.values["blocker"].probability_of("yes")),
-                &fact.unit_id,
+                fact.unit_id.as_str().parse::<u64>().unwrap(),
             )
         })
         .collect();
     ranked.sort();
     let wanted: Vec<Value> = ranked[..5]
         .iter()
-        .map(|(ppm, unit)| json!({ "unit_id": unit, "probability_ppm": ppm.0 }))
+        .map(|(ppm, unit)| json!({ "unit_id": unit.to_string(), "probability_ppm": ppm.0 }))
         .collect();
     assert_eq!(claim("surest").value, Value::from(wanted));
     let bins: u64 = claim("spread")
@@ -164,7 +164,7 @@ fn every_cite_resolves_and_a_forged_one_is_named() {
     }
     let mut forged = outcome.answer.clone();
     let span = forged.claims[0].cites[0].span.as_mut().unwrap();
-    span.quote.push('!');
+    span.quote = Some(String::from("other words"));
     forged.result_hash = forged.hash_result();
     let problems = forged.verify(&partition);
     assert_eq!(problems.len(), 1, "{problems:?}");
@@ -346,7 +346,9 @@ fn a_directory_holds_the_run_and_verifies() {
         let manifest = run_directory::read_manifest(&path).unwrap();
         assert!(manifest.finished);
         assert_eq!(manifest.records, 50);
-        assert_eq!(manifest.files.len(), 5);
+        assert_eq!(manifest.files.len(), 6);
+        let nodes = run_directory::read_nodes(&path).unwrap();
+        assert_eq!(nodes.len() as u64, outcome.answer.tree.as_ref().unwrap().nodes);
     }
     let columns = |line: &str| -> Vec<String> {
         let row: Value = serde_json::from_str(line).unwrap();
@@ -354,7 +356,7 @@ fn a_directory_holds_the_run_and_verifies() {
     };
     let rows = std::fs::read_to_string(path.join("facts.jsonl")).unwrap();
     let first = columns(rows.lines().next().unwrap());
-    assert_eq!(first.len(), 14);
+    assert_eq!(first.len(), 16);
     assert!(
         rows.lines().all(|line| columns(line) == first),
         "every row has every column"

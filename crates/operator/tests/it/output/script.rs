@@ -8,12 +8,12 @@ use operator::infer::{
     Answer, BackendIdentity, CancelFlag, Completion, FailReason, Infer, InferError, InferJob,
     JobUsage, UnitOutcome, UnitUsage,
 };
-use operator::memo::FactStore;
 use operator::ops::{Partition, partition};
 use operator::plan::Plan;
 use operator::record::read_bytes;
 use operator::run::{RunOptions, RunOutcome, run};
 use operator::run_directory::RunDirectory;
+use operator::store::Store;
 use serde_json::json;
 
 pub const PLAN: &str = r#"
@@ -270,8 +270,9 @@ pub fn units(plan: &Plan, issues: &[serde_json::Value]) -> Partition {
 
 /// Runs with the options that most tests share: no limit, a clock that ticks once per look.
 pub struct Setup<'a> {
-    pub memo: Option<&'a dyn FactStore>,
+    pub memo: Option<&'a dyn Store>,
     pub limit: Option<u32>,
+    pub redact: bool,
     pub directory: Option<&'a mut RunDirectory>,
     pub tick_us: u64,
 }
@@ -281,6 +282,7 @@ impl Default for Setup<'_> {
         Self {
             memo: None,
             limit: None,
+            redact: false,
             directory: None,
             tick_us: 1,
         }
@@ -301,6 +303,7 @@ pub fn run_with(
     };
     let options = RunOptions {
         limit: setup.limit,
+        redact: setup.redact,
         clock: &clock,
         cancel: &CancelFlag::new(),
     };

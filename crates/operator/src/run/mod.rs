@@ -4,25 +4,31 @@
 //! environment and no randomness, and must not know who answers. A unit that cannot be read or
 //! answered is a status in the answer; only a broken contract or a broken disk stops the run.
 
+mod folding;
+mod journal;
+
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, count_reasons};
+use crate::coverage;
 use crate::error::OperatorError;
-use crate::event::{EVENT_VERSION, Event, EventLine, EventSink};
-use crate::fact::{FACT_SCHEMA, Fact, FieldValue, Status};
-use crate::fold::FAN_IN;
+use crate::event::{Event, EventSink};
+use crate::fact::{Fact, FieldValue, Status};
+use crate::fold::Leaves;
 use crate::id::{ContentHash, FactKey, UnitId};
 use crate::infer::{
     BackendIdentity, CancelFlag, Completion, FailReason, Infer, InferError, InferJob, JobUsage,
     Question, UnitOutcome, UnitUsage,
 };
-use crate::memo::{FactStore, StoredAnswers, fact_key};
 use crate::ops::{BadUnit, Partition, Route, Unit, map, prefilter, reduce};
 use crate::plan::{EvidenceMode, Plan};
 use crate::run_directory::RunDirectory;
+use crate::store::{Store, StoredAnswers, fact_key};
 use crate::text::{self, UnitText};
+
+use journal::Journal;
 
 /// How a run is bounded and watched; nothing here changes what an answer says about a unit.
 pub struct RunOptions<'a> {
@@ -30,6 +36,8 @@ pub struct RunOptions<'a> {
     pub limit: Option<u32>,
     /// The caller's clock in microseconds; only differences matter.
     pub clock: &'a dyn Fn() -> u64,
+    /// Whether quotes are left out of everything that the run writes; their hashes stay.
+    pub redact: bool,
     /// Set by the caller to stop; the run sets it too when the plan's budget is spent.
     pub cancel: &'a CancelFlag,
 }
@@ -73,13 +81,13 @@ pub fn run(
     plan: &Plan,
     partition: Partition,
     infer: &mut dyn Infer,
-    memo: Option<&dyn FactStore>,
+    store: Option<&dyn Store>,
     options: RunOptions<'_>,
     events: &mut dyn EventSink,
     directory: Option<&mut RunDirectory>,
 ) -> Result<RunOutcome, OperatorError> {
     let identity = infer.identity().clone();
-    let memo = memo.filter(|_| !identity.simulated);
+    let store = store.filter(|_| !identity.simulated);
     let records = (partition.units.len() + partition.bad.len()) as u64;
     let started_us = (options.clock)();
     let mut pass = Pass {
@@ -108,12 +116,9 @@ pub fn run(
         units: records,
     })?;
     let kept = pass.filter(&partition)?;
-    let asked = pass.recall(kept, memo)?;
-    let backend_failure = pass.ask(asked, infer, memo)?;
-    if let Some(memo) = memo {
-        memo.flush()?;
-    }
-    let answer = pass.answer(&partition, records)?;
+    let asked = pass.recall(kept, store)?;
+    let backend_failure = pass.ask(asked, infer, store)?;
+    let answer = pass.answer(&partition, records, store)?;
     pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
     pass.journal.log(Event::RunFinished {
         coverage: answer.coverage,
@@ -144,6 +149,14 @@ struct Asked<'a> {
     done: bool,
 }
 
+/// What the job has used up so far.
+#[derive(Default)]
+struct Spent {
+    done: u64,
+    usage: UnitUsage,
+    over: Option<&'static str>,
+}
+
 /// The state of one run.
 struct Pass<'a, 'o> {
     plan: &'a Plan,
@@ -168,7 +181,7 @@ impl<'a> Pass<'a, '_> {
                 Route::Exclude { prefilter, reason } => {
                     excluded += 1;
                     let (stage, reason) = (filter_stage(prefilter), Some(reason.to_owned()));
-                    self.settle(map::unanswered(unit, Status::Excluded, &stage, reason))?;
+                    self.settle(map::unanswered(self.plan, unit, Status::Excluded, &stage, reason))?;
                 }
                 Route::Decide {
                     prefilter,
@@ -177,7 +190,7 @@ impl<'a> Pass<'a, '_> {
                 } => {
                     decided += 1;
                     let (stage, reason) = (filter_stage(prefilter), Some(reason.to_owned()));
-                    let mut fact = map::unanswered(unit, Status::Decided, &stage, reason);
+                    let mut fact = map::unanswered(self.plan, unit, Status::Decided, &stage, reason);
                     fact.values = set
                         .iter()
                         .map(|(field, label)| (field.clone(), FieldValue::set(label.clone())))
@@ -188,7 +201,7 @@ impl<'a> Pass<'a, '_> {
                 Route::Malformed { prefilter, message } => {
                     let reason = failure(FailReason::Malformed, &message);
                     let stage = filter_stage(prefilter);
-                    self.settle(map::unanswered(unit, Status::Errored, &stage, Some(reason)))?;
+                    self.settle(map::unanswered(self.plan, unit, Status::Errored, &stage, Some(reason)))?;
                 }
             }
         }
@@ -211,7 +224,7 @@ impl<'a> Pass<'a, '_> {
             .min(kept.len());
         for unit in kept.drain(keep..) {
             let reason = Some(reason.to_owned());
-            self.settle(map::unanswered(unit, Status::NotRun, map::STAGE, reason))?;
+            self.settle(map::unanswered(self.plan, unit, Status::NotRun, map::STAGE, reason))?;
         }
         Ok(kept)
     }
@@ -220,7 +233,7 @@ impl<'a> Pass<'a, '_> {
     fn recall<'u>(
         &mut self,
         kept: Vec<&'u Unit>,
-        memo: Option<&dyn FactStore>,
+        store: Option<&dyn Store>,
     ) -> Result<Vec<(Asked<'u>, UnitText)>, OperatorError> {
         let rubric = self.plan.rubric();
         let mut asked = Vec::new();
@@ -229,13 +242,13 @@ impl<'a> Pass<'a, '_> {
                 Ok(shown) => shown,
                 Err(problem) => {
                     let reason = Some(failure(problem.reason, &problem.message));
-                    self.settle(map::unanswered(unit, Status::Errored, map::STAGE, reason))?;
+                    self.settle(map::unanswered(self.plan, unit, Status::Errored, map::STAGE, reason))?;
                     continue;
                 }
             };
             let key = fact_key(self.identity, &rubric, &self.questions, &shown);
-            let stored = memo
-                .and_then(|memo| memo.get(&key))
+            let stored = store
+                .and_then(|store| store.get(&key))
                 .filter(|stored| map::check(&self.questions, &shown, &stored.answers).is_ok());
             let Some(stored) = stored else {
                 asked.push((
@@ -249,8 +262,9 @@ impl<'a> Pass<'a, '_> {
                 continue;
             };
             self.usage.remembered_units += 1;
-            self.usage.tokens_as_if_uncached += stored.prompt_tokens;
+            self.usage.tokens_as_if_uncached += stored.cost.prompt_tokens;
             let mut fact = map::derive(self.plan, &self.questions, unit, &shown, &stored.answers);
+            fact.cost = stored.cost;
             fact.backend = Some(self.identity.name.clone());
             fact.remembered = true;
             self.settle(fact)?;
@@ -268,7 +282,7 @@ impl<'a> Pass<'a, '_> {
         &mut self,
         asked: Vec<(Asked<'_>, UnitText)>,
         infer: &mut dyn Infer,
-        memo: Option<&dyn FactStore>,
+        store: Option<&dyn Store>,
     ) -> Result<Option<InferError>, OperatorError> {
         if asked.is_empty() {
             return Ok(None);
@@ -293,7 +307,7 @@ impl<'a> Pass<'a, '_> {
             // The seam takes no error back: the first one is kept, and the job is told to stop.
             if broken.is_none() {
                 let received =
-                    self.receive(completion, &mut asked, &shown, &places, memo, &mut spent);
+                    self.receive(completion, &mut asked, &shown, &places, store, &mut spent);
                 if let Err(error) = received {
                     cancel.cancel();
                     broken = Some(error);
@@ -326,6 +340,7 @@ impl<'a> Pass<'a, '_> {
         for left in asked.iter().filter(|asked| !asked.done) {
             let reason = Some(reason.clone());
             self.settle(map::unanswered(
+                self.plan,
                 left.unit,
                 Status::NotRun,
                 map::STAGE,
@@ -342,7 +357,7 @@ impl<'a> Pass<'a, '_> {
         asked: &mut [Asked<'_>],
         shown: &[UnitText],
         places: &HashMap<UnitId, usize>,
-        memo: Option<&dyn FactStore>,
+        store: Option<&dyn Store>,
         spent: &mut Spent,
     ) -> Result<(), OperatorError> {
         let unit_id = completion.unit_id.to_string();
@@ -353,20 +368,19 @@ impl<'a> Pass<'a, '_> {
             return Err(OperatorError::DuplicateCompletion { unit_id });
         }
         let (unit, shown) = (asked[place].unit, &shown[place]);
-        let bare = |status, reason| map::unanswered(unit, status, map::STAGE, Some(reason));
+        let bare = |status, reason| map::unanswered(self.plan, unit, status, map::STAGE, Some(reason));
         let over = || spent.over.unwrap_or("cancelled").to_owned();
         let mut fact = match completion.outcome {
             UnitOutcome::Answered(answers) => match map::check(&self.questions, shown, &answers) {
                 Err(problem) => bare(Status::Errored, failure(FailReason::Schema, &problem)),
                 Ok(()) => {
                     let fact = map::derive(self.plan, &self.questions, unit, shown, &answers);
-                    if let Some(memo) = memo {
-                        let prompt_tokens = completion.usage.prompt_tokens;
-                        memo.put(
+                    if let Some(store) = store {
+                        store.put(
                             &asked[place].key,
                             &StoredAnswers {
                                 answers,
-                                prompt_tokens,
+                                cost: completion.usage,
                             },
                         )?;
                     }
@@ -381,6 +395,7 @@ impl<'a> Pass<'a, '_> {
         };
         fact.clipped_bytes = shown.clipped_bytes;
         fact.usage = completion.usage;
+        fact.cost = completion.usage;
         fact.backend = Some(self.identity.name.clone());
         fact.simulated = self.identity.simulated;
         self.usage.tokens_as_if_uncached += completion.usage.prompt_tokens;
@@ -413,7 +428,12 @@ impl<'a> Pass<'a, '_> {
     }
 
     /// Records a unit's only fact.
-    fn settle(&mut self, fact: Fact) -> Result<(), OperatorError> {
+    fn settle(&mut self, mut fact: Fact) -> Result<(), OperatorError> {
+        if self.options.redact {
+            for evidence in &mut fact.evidence {
+                evidence.quote = None;
+            }
+        }
         if let Some(directory) = &mut self.journal.directory {
             directory.append_fact(&fact)?;
         }
@@ -432,12 +452,25 @@ impl<'a> Pass<'a, '_> {
         &mut self,
         partition: &Partition,
         records: u64,
+        store: Option<&dyn Store>,
     ) -> Result<CitedAnswer, OperatorError> {
         self.facts.sort_by_key(|fact| fact.ordinal);
-        let (claims, coverage) = reduce::reduce(self.plan, &self.facts, FAN_IN)?;
         let units = partition.units.iter().map(|unit| &unit.id);
-        coverage.check(units.chain(partition.bad.iter().map(|bad| &bad.id)))?;
-        let counts = coverage.counts();
+        coverage::check(
+            units.chain(partition.bad.iter().map(|bad| &bad.id)),
+            self.facts.iter().map(|fact| &fact.unit_id),
+        )?;
+        let spec = reduce::spec(self.plan);
+        let leaves = Leaves::arrange(&spec, &self.facts)?;
+        let folded = folding::fold(self.plan, &leaves, store)?;
+        self.journal.log(Event::Folded {
+            work: folded.reduction.work,
+            root: folded.reduction.root.as_ref().map(|root| root.hashes),
+        })?;
+        if let Some(directory) = &mut self.journal.directory {
+            directory.write_nodes(&folded.records)?;
+        }
+        let counts = folded.reduction.counts;
         let mut answer = CitedAnswer {
             version: ANSWER_VERSION,
             question: self.plan.question.clone(),
@@ -455,9 +488,10 @@ impl<'a> Pass<'a, '_> {
             simulated: self.identity.simulated,
             complete: counts.complete(),
             result_hash: ContentHash::from_bytes([0; 32]),
+            tree: folded.tree,
             coverage: counts,
             coverage_by_reason: count_reasons(&self.facts),
-            claims,
+            claims: folded.reduction.claims,
         };
         answer.result_hash = answer.hash_result();
         Ok(answer)
@@ -476,64 +510,19 @@ impl<'a> Pass<'a, '_> {
     }
 }
 
-/// What the job has used up so far.
-#[derive(Default)]
-struct Spent {
-    done: u64,
-    usage: UnitUsage,
-    over: Option<&'static str>,
-}
-
-/// Writes the run log to the caller and to the run directory.
-struct Journal<'o> {
-    events: &'o mut dyn EventSink,
-    directory: Option<&'o mut RunDirectory>,
-    clock: &'o dyn Fn() -> u64,
-    started_us: u64,
-    lines: u64,
-}
-
-impl Journal<'_> {
-    fn log(&mut self, event: Event) -> Result<(), OperatorError> {
-        let line = EventLine {
-            v: EVENT_VERSION,
-            seq: self.lines,
-            t_us: self.elapsed_us(),
-            event,
-        };
-        self.lines += 1;
-        self.events.receive(&line);
-        match &mut self.directory {
-            Some(directory) => directory.append_event(&line),
-            None => Ok(()),
-        }
-    }
-
-    fn elapsed_us(&self) -> u64 {
-        (self.clock)().saturating_sub(self.started_us)
-    }
-}
-
 fn unreadable(bad: &BadUnit) -> Fact {
-    Fact {
-        schema: FACT_SCHEMA,
-        unit_id: bad.id.clone(),
-        ordinal: bad.ordinal,
-        source_hash: bad.source_hash,
-        status: Status::Errored,
-        stage: String::from("partition"),
-        reason: Some(failure(
-            FailReason::Malformed,
-            &format!("{}: {}", bad.place, bad.reason),
-        )),
-        values: std::collections::BTreeMap::new(),
-        evidence: Vec::new(),
-        clipped_bytes: 0,
-        usage: UnitUsage::default(),
-        remembered: false,
-        simulated: false,
-        backend: None,
-    }
+    let reason = failure(
+        FailReason::Malformed,
+        &format!("{}: {}", bad.place, bad.reason),
+    );
+    Fact::bare(
+        bad.id.clone(),
+        bad.ordinal,
+        bad.source_hash,
+        Status::Errored,
+        "partition",
+        Some(reason),
+    )
 }
 
 fn filter_stage(name: &str) -> String {

@@ -1,0 +1,185 @@
+//! The facts that a fold reads: anything that hands them out by position, and their key order.
+//!
+//! Must not know nodes or reducers.
+
+use std::borrow::Cow;
+
+use rayon::prelude::*;
+
+use super::{FoldSpec, LeafKey, UnitRef};
+use crate::coverage::Counts;
+use crate::error::OperatorError;
+use crate::fact::Fact;
+use crate::id::UnitId;
+
+/// Facts by position; positions mean nothing to the fold but where to read.
+pub trait FactRows: Sync {
+    /// How many facts there are.
+    fn len(&self) -> usize;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads one fact.
+    ///
+    /// # Errors
+    /// `Io` or `FileInvalid` where facts lie in a file that cannot be read.
+    fn read(&self, position: usize) -> Result<Cow<'_, Fact>, OperatorError>;
+}
+
+impl FactRows for [Fact] {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn read(&self, position: usize) -> Result<Cow<'_, Fact>, OperatorError> {
+        Ok(Cow::Borrowed(&self[position]))
+    }
+}
+
+impl FactRows for Vec<Fact> {
+    fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    fn read(&self, position: usize) -> Result<Cow<'_, Fact>, OperatorError> {
+        self.as_slice().read(position)
+    }
+}
+
+/// One leaf's place and where its fact is; 32 bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) key: LeafKey,
+    pub(super) position: usize,
+}
+
+/// The facts of a fold in key order, each unit once.
+pub struct Leaves<'a> {
+    rows: &'a dyn FactRows,
+    spec: &'a FoldSpec,
+    entries: Vec<Entry>,
+}
+
+impl<'a> Leaves<'a> {
+    /// Puts facts into key order; the order in which they come does not matter.
+    ///
+    /// Memory: 32 bytes per fact beside what `rows` holds.
+    ///
+    /// # Errors
+    /// `CoverageOverlap` when two facts speak for the same unit or share a key; what reading a
+    /// fact may cause.
+    pub fn arrange(spec: &'a FoldSpec, rows: &'a dyn FactRows) -> Result<Self, OperatorError> {
+        let mut entries = (0..rows.len())
+            .into_par_iter()
+            .map(|position| {
+                let key = spec.place(&*rows.read(position)?).key;
+                Ok(Entry { key, position })
+            })
+            .collect::<Result<Vec<_>, OperatorError>>()?;
+        entries.par_sort_unstable_by_key(|entry| entry.key);
+        let twice = entries.par_windows(2).find_first(|pair| pair[0].key == pair[1].key);
+        if let Some(pair) = twice {
+            let unit_id = rows.read(pair[1].position)?.unit_id.to_string();
+            return Err(OperatorError::CoverageOverlap { unit_id });
+        }
+        Ok(Self {
+            rows,
+            spec,
+            entries,
+        })
+    }
+
+    /// How many leaves there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Reads the fact of a unit; none when it is no leaf here.
+    ///
+    /// # Errors
+    /// What reading a fact may cause.
+    pub fn find(&self, unit: &UnitRef) -> Result<Option<Cow<'a, Fact>>, OperatorError> {
+        let found = self
+            .entries
+            .binary_search_by_key(&unit.key, |entry| entry.key);
+        match found {
+            Ok(place) => {
+                let fact = self.rows.read(self.entries[place].position)?;
+                Ok((fact.unit_id == unit.id).then_some(fact))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Visits every leaf in key order.
+    ///
+    /// # Errors
+    /// What reading a fact or the visitor may cause.
+    pub fn visit(
+        &self,
+        visitor: &mut dyn FnMut(&UnitRef, &Fact) -> Result<(), OperatorError>,
+    ) -> Result<(), OperatorError> {
+        for entry in &self.entries {
+            let fact = self.rows.read(entry.position)?;
+            visitor(&self.unit(entry, &fact), &fact)?;
+        }
+        Ok(())
+    }
+
+    /// The ids of all leaves, in key order.
+    ///
+    /// # Errors
+    /// What reading a fact may cause.
+    pub fn ids(&self) -> Result<Vec<UnitId>, OperatorError> {
+        let id = |entry: &Entry| Ok(self.rows.read(entry.position)?.unit_id.clone());
+        self.entries.iter().map(id).collect()
+    }
+
+    /// Refuses where some unit has no answer: what is absent can be told only of the whole.
+    ///
+    /// # Errors
+    /// `NotSealed` with the number of units that errored, were cancelled or were not run.
+    pub fn require_complete(&self, what: &'static str) -> Result<(), OperatorError> {
+        let mut counts = Counts::default();
+        self.visit(&mut |_, fact| {
+            counts.add(fact.status);
+            Ok(())
+        })?;
+        if counts.complete() {
+            return Ok(());
+        }
+        Err(OperatorError::NotSealed {
+            what,
+            missing: counts.errored + counts.cancelled + counts.not_run,
+            units: counts.units,
+        })
+    }
+
+    /// What the leaves were arranged under.
+    pub const fn spec(&self) -> &'a FoldSpec {
+        self.spec
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(super) fn read(&self, entry: &Entry) -> Result<Cow<'a, Fact>, OperatorError> {
+        self.rows.read(entry.position)
+    }
+
+    pub(super) fn unit(&self, entry: &Entry, fact: &Fact) -> UnitRef {
+        UnitRef {
+            key: entry.key,
+            id: fact.unit_id.clone(),
+        }
+    }
+}

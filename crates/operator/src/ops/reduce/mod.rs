@@ -1,0 +1,224 @@
+//! reduce: facts to claims, in any order and any tree shape.
+//!
+//! Turns the plan's reductions into reducers and the folded values into claims. Every number in a
+//! claim's text is taken from the folded value. A reduction whose declared bound is exceeded states
+//! that instead of a value; the others stand. Must not know files, backends or how facts arose.
+
+mod wording;
+
+use serde_json::Value;
+
+use crate::answer::Claim;
+use crate::coverage::Counts;
+use crate::error::OperatorError;
+use crate::fold::{FoldSpec, FoldWork, Leaves, Node, NodeCache, Reducer, fold};
+use crate::plan::{Operation, Order, Plan, Reduce};
+use crate::reducers::{
+    Aggregate, Clusters, Count, CountBy, Distinct, Extreme, Folded, HeavyHitters, Histogram, Join,
+    Quantiles, Selection, Set, Side, Sum, TopK, TopKeys,
+};
+
+/// What folding the facts of a run gave.
+#[derive(Debug)]
+pub struct Reduction {
+    /// One claim per reduction that code folds, in plan order; summaries are not among them.
+    pub claims: Vec<Claim>,
+    /// The root of the tree; none without facts.
+    pub root: Option<Node>,
+    /// Units per status.
+    pub counts: Counts,
+    /// What was computed and what was looked up.
+    pub work: FoldWork,
+}
+
+/// The reducers of a plan and the width of its tree.
+pub fn spec(plan: &Plan) -> FoldSpec {
+    let reducers = plan
+        .reduces
+        .iter()
+        .filter_map(|reduce| aggregate(plan, reduce))
+        .collect();
+    // A plan's fan-in is 64 at most.
+    FoldSpec::new(reducers, plan.fold.fan_in as u32, plan.fold.key)
+}
+
+/// Folds leaves, arranged under the plan's `spec`, into the plan's claims.
+///
+/// Every node is shown to the sink, with whether its states were looked up in the cache.
+///
+/// # Errors
+/// What reading a fact may cause.
+pub fn reduce(
+    plan: &Plan,
+    leaves: &Leaves<'_>,
+    cache: &dyn NodeCache,
+    sink: &(dyn Fn(&Node, bool) + Sync),
+) -> Result<Reduction, OperatorError> {
+    let (root, work) = fold(leaves, cache, sink)?;
+    let counts = root.as_ref().map_or_else(Counts::default, |root| {
+        root.coverage.counts
+    });
+    let spec = leaves.spec();
+    let folded = plan
+        .reduces
+        .iter()
+        .filter(|reduce| !matches!(reduce.op, Operation::Summary { .. }));
+    let mut claims = Vec::new();
+    for (place, reduce) in folded.enumerate() {
+        let reducer = &spec.reducers[place];
+        let empty = reducer.empty();
+        let state = root.as_ref().map_or(&empty, |root| &root.states[place]);
+        claims.push(match reducer.finish(state, leaves) {
+            Ok(folded) => state_claim(reduce, folded, counts),
+            Err(
+                refusal @ (OperatorError::FoldOverflow { .. } | OperatorError::NotSealed { .. }),
+            ) => refuse(reduce, &refusal),
+            Err(error) => return Err(error),
+        });
+    }
+    Ok(Reduction {
+        claims,
+        root,
+        counts,
+        work,
+    })
+}
+
+/// Builds the reducer that a plan's reduction names; none for a summary, which no code folds.
+pub fn aggregate(plan: &Plan, reduce: &Reduce) -> Option<Aggregate> {
+    let selection = Selection::of(&reduce.filter);
+    let cite_max = reduce.cite_max;
+    let counts = |key: &crate::plan::KeySource, labels: &[String], keys_max| CountBy {
+        selection: selection.clone(),
+        key: key.clone(),
+        declared: labels.to_vec(),
+        keys_max,
+        cite_max,
+    };
+    let column = |column: &crate::plan::ColumnRef| crate::plan::Measure::Column(column.clone());
+    let extreme = |named, largest| {
+        Aggregate::Extreme(Extreme {
+            selection: selection.clone(),
+            measure: column(named),
+            largest,
+            cite_max,
+        })
+    };
+    let sum = |named, mean| {
+        Aggregate::Sum(Sum {
+            selection: selection.clone(),
+            measure: column(named),
+            mean,
+            cite_max,
+        })
+    };
+    Some(match &reduce.op {
+        Operation::Count => Aggregate::Count(Count {
+            selection,
+            cite_max,
+        }),
+        Operation::CountBy {
+            key,
+            labels,
+            keys_max,
+        } => Aggregate::CountBy(counts(key, labels, *keys_max)),
+        Operation::Set { key, keys_max } => Aggregate::Set(Set {
+            selection,
+            key: key.clone(),
+            keys_max: *keys_max,
+            cite_max,
+        }),
+        Operation::TopK { by, k, order } => Aggregate::TopK(TopK {
+            selection,
+            measure: by.clone(),
+            largest: *order == Order::Largest,
+            k: *k,
+            cite_max,
+        }),
+        Operation::TopKeys { key, k, keys_max } => Aggregate::TopKeys(TopKeys {
+            counts: counts(key, &[], *keys_max),
+            k: *k,
+        }),
+        Operation::Histogram { by, edges } => Aggregate::Histogram(Histogram {
+            selection,
+            measure: by.clone(),
+            edges: edges.clone(),
+            cite_max,
+        }),
+        Operation::Min(named) => extreme(named, false),
+        Operation::Max(named) => extreme(named, true),
+        Operation::Sum(named) => sum(named, false),
+        Operation::Mean(named) => sum(named, true),
+        Operation::Quantiles { column: named, at } => Aggregate::Quantiles(Quantiles {
+            selection,
+            measure: column(named),
+            at: at.clone(),
+            cite_max,
+        }),
+        Operation::HeavyHitters { key, k } => Aggregate::HeavyHitters(HeavyHitters {
+            selection,
+            key: key.clone(),
+            k: *k,
+            cite_max,
+        }),
+        Operation::Distinct(named) => Aggregate::Distinct(Distinct {
+            selection,
+            key: crate::plan::KeySource::Column(named.clone()),
+            cite_max,
+        }),
+        Operation::Join { left, right, kind } => {
+            let side = |side: &crate::plan::JoinSide| Side {
+                selection: Selection::of(&side.filter),
+                key: side.key.clone(),
+            };
+            Aggregate::Join(Join {
+                left: side(left),
+                right: side(right),
+                kind: *kind,
+                cite_max,
+            })
+        }
+        Operation::Clusters {
+            field,
+            labels,
+            taxonomy,
+            exemplars,
+            unclustered,
+            dissent,
+        } => Aggregate::Clusters(Clusters {
+            selection,
+            field: field.clone(),
+            taxonomy: taxonomy.clone(),
+            labels: labels.clone(),
+            unclustered: unclustered.clone(),
+            dissent: dissent.clone(),
+            exemplars: *exemplars,
+            outliers_max: plan.fold.outliers_max,
+            cite_max,
+        }),
+        Operation::Summary { .. } => return None,
+    })
+}
+
+fn state_claim(reduce: &Reduce, folded: Folded, counts: Counts) -> Claim {
+    let text = wording::state(reduce, &folded);
+    Claim {
+        name: reduce.name.clone(),
+        text: text + &wording::gap(counts),
+        value: folded.value,
+        refused: None,
+        cites: folded.cites,
+        cites_total: folded.cites_total,
+    }
+}
+
+fn refuse(reduce: &Reduce, refusal: &OperatorError) -> Claim {
+    Claim {
+        name: reduce.name.clone(),
+        text: format!("{} is not answered: {refusal}", reduce.name),
+        value: Value::Null,
+        refused: Some(refusal.to_string()),
+        cites: Vec::new(),
+        cites_total: 0,
+    }
+}
