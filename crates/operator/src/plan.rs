@@ -10,6 +10,7 @@ mod check;
 mod file;
 mod hash;
 mod locate;
+mod operation;
 mod wording;
 
 use std::collections::BTreeMap;
@@ -17,15 +18,23 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::column::Column;
 use crate::error::OperatorError;
 use crate::predicate::Predicate;
 use crate::record::Format;
+
+pub use operation::{
+    ColumnRef, Filter, JoinKind, JoinSide, KeySource, Measure, Operation, Order, Reduce,
+};
 
 /// The only plan version that is read.
 pub const PLAN_VERSION: u32 = 1;
 
 /// The question name under which a model names its supporting line.
 pub const EVIDENCE_FIELD: &str = "evidence";
+
+/// How the key of a join names the unit's id.
+pub const ID_KEY: &str = "id";
 
 /// What the question of a field's reason code adds to the field's name.
 pub const REASON_SUFFIX: &str = "_reason";
@@ -49,7 +58,11 @@ pub struct Plan {
     pub prefilters: Vec<Prefilter>,
     /// What is decided per unit, in order.
     pub fields: Vec<Field>,
-    /// What is folded, in order.
+    /// What is projected from each record without a model, in order.
+    pub columns: Vec<Column>,
+    /// How facts are folded.
+    pub fold: FoldSettings,
+    /// What is computed from the facts, in order.
     pub reduces: Vec<Reduce>,
     /// Limits of a run.
     pub budget: Budget,
@@ -174,57 +187,43 @@ pub struct Label {
     pub means: Option<String>,
 }
 
-/// One reduction over the decided units.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reduce {
-    /// Name, unique among reductions.
-    pub name: String,
-    /// The operation.
-    pub op: ReduceOp,
-    /// The field it reads; always present for all operations but `count` and `set`.
-    pub field: Option<String>,
-    /// The label it reads; always present for `top_k`.
-    pub label: Option<String>,
-    /// How many; always present for `top_k` and `top_keys`.
-    pub k: Option<u32>,
-    /// Only units with all of these labels; field to label.
-    pub filter: BTreeMap<String, String>,
-    /// Bucket edges in parts per million, strictly ascending; not empty for `histogram`.
-    pub edges_ppm: Vec<u32>,
-    /// Wording of the claim, with `{value}` and `{count}`.
-    pub claim: Option<String>,
-    /// Most citations that are printed.
-    pub cite_max: u32,
+/// How facts are folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoldSettings {
+    /// Children of a node, 2 to 64; not part of the plan's hash, for no result depends on it.
+    pub fan_in: usize,
+    /// What places a unit's leaf.
+    pub key: FoldKey,
+    /// Most outliers kept by a node, at most 4,096.
+    pub outliers_max: u32,
 }
 
-/// The operation of a reduction.
+impl Default for FoldSettings {
+    fn default() -> Self {
+        Self {
+            fan_in: 8,
+            key: FoldKey::Id,
+            outliers_max: 64,
+        }
+    }
+}
+
+/// What places a unit's leaf in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ReduceOp {
-    /// How many units.
-    Count,
-    /// How many units per label of a field.
-    CountBy,
-    /// Which units, or with a field, which labels occur.
-    Set,
-    /// The units with the highest probability of a label.
-    TopK,
-    /// The labels of a field with the most units.
-    TopKeys,
-    /// How many units per bucket of the probability of a label, or of the chosen one.
-    Histogram,
+pub enum FoldKey {
+    /// Its id: a record that moves in the file keeps its leaf.
+    Id,
+    /// Its position: suits files that only grow at the end, such as logs.
+    Ordinal,
 }
 
-impl ReduceOp {
-    /// The operation as a plan spells it.
+impl FoldKey {
+    /// The key as a plan spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Count => "count",
-            Self::CountBy => "count_by",
-            Self::Set => "set",
-            Self::TopK => "top_k",
-            Self::TopKeys => "top_keys",
-            Self::Histogram => "histogram",
+            Self::Id => "id",
+            Self::Ordinal => "ordinal",
         }
     }
 }
@@ -269,6 +268,11 @@ impl Plan {
     /// The field of that name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The column of that name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name)
     }
 
     /// The input file, resolved against the plan file's directory.

@@ -6,7 +6,7 @@
 //! plans.
 
 mod compile;
-mod date;
+pub(crate) mod date;
 
 use std::cmp::Ordering;
 

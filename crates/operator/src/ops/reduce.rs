@@ -10,7 +10,7 @@ use crate::coverage::{Counts, Coverage};
 use crate::error::OperatorError;
 use crate::fact::Fact;
 use crate::fold::{Reducer, fold};
-use crate::plan::{Plan, Reduce, ReduceOp};
+use crate::plan::{KeySource, Measure, Operation, Plan, Reduce};
 use crate::reducers::{
     Aggregate, Count, CountBy, Folded, Histogram, Selection, Set, TopK, TopKeys,
 };
@@ -45,16 +45,16 @@ pub fn reduce(
 }
 
 /// Builds the reducer that a plan's reduction names.
+///
+/// # Panics
+/// If the operation has no reducer yet: those that are not over labels alone.
 pub fn aggregate(plan: &Plan, reduce: &Reduce) -> Aggregate {
-    let selection = Selection::new(reduce.filter.clone());
+    let selection = Selection::new(reduce.filter.labels.clone());
     let cite_max = reduce.cite_max;
-    let field = reduce.field.clone().unwrap_or_default();
-    let label = reduce.label.clone();
-    let k = reduce.k.unwrap_or(0);
-    let counts = || CountBy {
+    let counts = |field: &String| CountBy {
         selection: selection.clone(),
         field: field.clone(),
-        labels: plan.field(&field).map_or_else(Vec::new, |known| {
+        labels: plan.field(field).map_or_else(Vec::new, |known| {
             known
                 .labels
                 .iter()
@@ -63,35 +63,73 @@ pub fn aggregate(plan: &Plan, reduce: &Reduce) -> Aggregate {
         }),
         cite_max,
     };
-    match reduce.op {
-        ReduceOp::Count => Aggregate::Count(Count {
+    match &reduce.op {
+        _ if !reduce.filter.columns.is_empty() => {
+            panic!(
+                "reduce {:?} selects by column, which no reducer reads",
+                reduce.name
+            )
+        }
+        Operation::Count => Aggregate::Count(Count {
             selection,
             cite_max,
         }),
-        ReduceOp::CountBy => Aggregate::CountBy(counts()),
-        ReduceOp::Set => Aggregate::Set(Set {
+        Operation::CountBy {
+            key: KeySource::Label(field),
+            ..
+        } => Aggregate::CountBy(counts(field)),
+        Operation::Set { key: None, .. } => Aggregate::Set(Set {
             selection,
-            field: reduce.field.clone(),
+            field: None,
             cite_max,
         }),
-        ReduceOp::TopK => Aggregate::TopK(TopK {
+        Operation::Set {
+            key: Some(KeySource::Label(field)),
+            ..
+        } => Aggregate::Set(Set {
             selection,
-            field,
-            label,
+            field: Some(field.clone()),
+            cite_max,
+        }),
+        Operation::TopK {
+            by: Measure::Probability { field, label },
             k,
-            cite_max,
-        }),
-        ReduceOp::TopKeys => Aggregate::TopKeys(TopKeys {
-            counts: counts(),
-            k,
-        }),
-        ReduceOp::Histogram => Aggregate::Histogram(Histogram {
+            ..
+        } => Aggregate::TopK(TopK {
             selection,
-            field,
-            label,
-            edges: reduce.edges_ppm.clone(),
+            field: field.clone(),
+            label: label.clone(),
+            k: *k,
             cite_max,
         }),
+        Operation::TopKeys {
+            key: KeySource::Label(field),
+            k,
+            ..
+        } => Aggregate::TopKeys(TopKeys {
+            counts: counts(field),
+            k: *k,
+        }),
+        Operation::Histogram {
+            by: Measure::Probability { field, label },
+            edges,
+        } => Aggregate::Histogram(Histogram {
+            selection,
+            field: field.clone(),
+            label: label.clone(),
+            edges: edges
+                .iter()
+                .filter_map(|edge| u32::try_from(*edge).ok())
+                .collect(),
+            cite_max,
+        }),
+        // A plan may name these, but their reducers are not written yet. Stopping is the only
+        // honest answer: any other reducer would state a false number.
+        op => panic!(
+            "reduce {:?}: op {:?} has no reducer for this",
+            reduce.name,
+            op.as_str()
+        ),
     }
 }
 
@@ -132,31 +170,46 @@ fn fill(wording: &str, value: &str, count: u64) -> String {
 }
 
 fn default_wording(reduce: &Reduce, value: &str, count: u64) -> String {
-    let selection = Selection::new(reduce.filter.clone()).to_string();
+    let selection = Selection::new(reduce.filter.labels.clone()).to_string();
     let with = if selection.is_empty() {
         selection
     } else {
         format!(" with {selection}")
     };
-    let field = reduce.field.as_deref().unwrap_or_default();
-    match reduce.op {
-        ReduceOp::Count => format!("{count} decided units{with}"),
-        ReduceOp::CountBy => format!("{count} decided units{with}, by {field}: {value}"),
-        ReduceOp::Set if reduce.field.is_some() => {
+    match &reduce.op {
+        Operation::Count => format!("{count} decided units{with}"),
+        Operation::CountBy { key, .. } => {
+            format!("{count} decided units{with}, by {}: {value}", key.name())
+        }
+        Operation::Set { key: Some(key), .. } => {
+            let field = key.name();
             format!("{count} labels of {field} among decided units{with}: {value}")
         }
-        ReduceOp::Set => format!("{count} decided units{with}: {value}"),
-        ReduceOp::TopK => {
-            let label = reduce.label.as_deref().unwrap_or("its label");
-            format!("the {count} decided units{with} most probably {field} = {label}: {value}")
+        Operation::Set { key: None, .. } => format!("{count} decided units{with}: {value}"),
+        Operation::TopK { by, .. } => {
+            format!(
+                "the {count} decided units{with} most probably {}: {value}",
+                measured(by)
+            )
         }
-        ReduceOp::TopKeys => {
+        Operation::TopKeys { key, .. } => {
+            let field = key.name();
             format!("the {count} most frequent labels of {field}{with}: {value}")
         }
-        ReduceOp::Histogram => {
-            let label = reduce.label.as_deref().unwrap_or("its label");
-            format!("{count} decided units{with}, by probability of {field} = {label}: {value}")
+        Operation::Histogram { by, .. } => {
+            let measured = measured(by);
+            format!("{count} decided units{with}, by probability of {measured}: {value}")
         }
+        op => format!("{} of {count} decided units{with}: {value}", op.as_str()),
+    }
+}
+
+fn measured(by: &Measure) -> String {
+    match by {
+        Measure::Probability { field, label } => {
+            format!("{field} = {}", label.as_deref().unwrap_or("its label"))
+        }
+        Measure::Column(column) => column.name.clone(),
     }
 }
 

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::locate::plan_error;
-use super::{Action, Budget, ClipPolicy, EvidenceMode, Label, ReduceOp};
+use super::{Action, Budget, ClipPolicy, EvidenceMode, FoldKey, JoinKind, Label, Order};
+use crate::column::ColumnType;
 use crate::error::OperatorError;
 use crate::nearest::nearest;
 use crate::predicate::PredicateSpec;
@@ -26,6 +27,10 @@ pub(super) struct PlanFile {
     pub(super) prefilter: Vec<Spanned<PrefilterFile>>,
     #[serde(default)]
     pub(super) field: Vec<Spanned<FieldFile>>,
+    #[serde(default)]
+    pub(super) column: Vec<Spanned<ColumnFile>>,
+    #[serde(default)]
+    pub(super) fold: FoldFile,
     #[serde(default)]
     pub(super) reduce: Vec<Spanned<ReduceFile>>,
     #[serde(default)]
@@ -77,17 +82,59 @@ pub(super) struct FieldFile {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct ColumnFile {
+    pub(super) name: String,
+    pub(super) field: Option<String>,
+    #[serde(rename = "type")]
+    pub(super) kind: ColumnType,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FoldFile {
+    pub(super) fan_in: Option<Spanned<u32>>,
+    pub(super) key: Option<FoldKey>,
+    pub(super) outliers_max: Option<Spanned<u32>>,
+}
+
+/// A reduction with the keys of all operations; which of them an operation has is checked later.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ReduceFile {
     pub(super) name: String,
-    pub(super) op: ReduceOp,
+    pub(super) op: Spanned<String>,
     pub(super) field: Option<Spanned<String>>,
     pub(super) label: Option<Spanned<LabelText>>,
-    pub(super) k: Option<u32>,
-    #[serde(default, rename = "where")]
-    pub(super) filter: BTreeMap<String, Spanned<LabelText>>,
-    pub(super) edges: Option<Spanned<Vec<u32>>>,
+    pub(super) k: Option<Spanned<u32>>,
+    #[serde(rename = "where")]
+    pub(super) filter: Option<Spanned<FilterFile>>,
+    pub(super) edges: Option<Spanned<Vec<i64>>>,
+    pub(super) order: Option<Spanned<Order>>,
+    pub(super) at: Option<Spanned<Vec<i64>>>,
+    pub(super) keys_max: Option<Spanned<u32>>,
+    pub(super) left: Option<Spanned<JoinSideFile>>,
+    pub(super) right: Option<Spanned<JoinSideFile>>,
+    pub(super) kind: Option<Spanned<JoinKind>>,
+    pub(super) exemplars: Option<Spanned<u32>>,
+    pub(super) unclustered: Option<Spanned<LabelText>>,
+    pub(super) dissent: Option<Spanned<Vec<Spanned<LabelText>>>>,
+    pub(super) taxonomy: Option<Spanned<String>>,
+    pub(super) of: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) instruction: Option<Spanned<String>>,
+    pub(super) tokens_max: Option<Spanned<u32>>,
     pub(super) claim: Option<Spanned<String>>,
-    pub(super) cite_max: Option<u32>,
+    pub(super) cite_max: Option<Spanned<u32>>,
+}
+
+/// Field or text column to the label or text that it must have.
+pub(super) type FilterFile = BTreeMap<String, Spanned<LabelText>>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JoinSideFile {
+    #[serde(default, rename = "where")]
+    pub(super) filter: FilterFile,
+    pub(super) key: Spanned<String>,
 }
 
 /// A label in a plan: text, or true, false or an integer written without quotes.

@@ -1,16 +1,19 @@
 //! The plan's identity: a hash over what changes its meaning.
 //!
-//! White space, comments and key order of the file, the input's path and the budget do not change
-//! what is asked, so they are left out; everything else is in.
+//! White space, comments and key order of the file, the input's path, the budget and the fan-in do
+//! not change what is asked or answered, so they are left out; everything else is in.
 
-use super::{Action, ClipPolicy, EvidenceMode, Field, Input, Label, Plan, Prefilter, Reduce};
+use super::{
+    Action, ClipPolicy, ColumnRef, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure,
+    Operation, Plan, Prefilter, Reduce,
+};
 use crate::canonical::Canonical;
 use crate::id::ContentHash;
 
 impl Plan {
     /// Hash of the plan's meaning.
     pub fn hash(&self) -> ContentHash {
-        let mut canonical = Canonical::new("operator 2026 plan v1");
+        let mut canonical = Canonical::new("operator 2026 plan v2");
         canonical
             .u32(self.version)
             .text(&self.question)
@@ -24,6 +27,16 @@ impl Plan {
         for field in &self.fields {
             encode_field(&mut canonical, field);
         }
+        canonical.list(self.columns.len());
+        for column in &self.columns {
+            canonical
+                .text(&column.name)
+                .text(&column.field)
+                .text(column.kind.as_str());
+        }
+        canonical
+            .text(self.fold.key.as_str())
+            .u32(self.fold.outliers_max);
         canonical.list(self.reduces.len());
         for reduce in &self.reduces {
             encode_reduce(&mut canonical, reduce);
@@ -87,22 +100,139 @@ fn encode_labels(canonical: &mut Canonical, labels: &[Label]) {
 
 fn encode_reduce(canonical: &mut Canonical, reduce: &Reduce) {
     canonical.text(&reduce.name).text(reduce.op.as_str());
-    canonical
-        .optional_text(reduce.field.as_deref())
-        .optional_text(reduce.label.as_deref());
-    match reduce.k {
-        Some(k) => canonical.some().u32(k),
-        None => canonical.none(),
-    };
-    canonical.map(reduce.filter.len());
-    for (field, label) in &reduce.filter {
-        canonical.text(field).text(label);
-    }
-    canonical.list(reduce.edges_ppm.len());
-    for edge in &reduce.edges_ppm {
-        canonical.u32(*edge);
-    }
+    encode_operation(canonical, &reduce.op);
+    encode_filter(canonical, &reduce.filter);
     canonical
         .optional_text(reduce.claim.as_deref())
         .u32(reduce.cite_max);
+}
+
+fn encode_operation(canonical: &mut Canonical, op: &Operation) {
+    match op {
+        Operation::Count => {}
+        Operation::CountBy {
+            key,
+            labels,
+            keys_max,
+        } => {
+            encode_key(canonical, key);
+            encode_texts(canonical, labels);
+            canonical.u32(*keys_max);
+        }
+        Operation::Set { key, keys_max } => {
+            match key {
+                Some(key) => encode_key(canonical.some(), key),
+                None => {
+                    canonical.none();
+                }
+            }
+            canonical.u32(*keys_max);
+        }
+        Operation::TopK { by, k, order } => {
+            encode_measure(canonical, by);
+            canonical.u32(*k).text(order.as_str());
+        }
+        Operation::TopKeys { key, k, keys_max } => {
+            encode_key(canonical, key);
+            canonical.u32(*k).u32(*keys_max);
+        }
+        Operation::Histogram { by, edges } => {
+            encode_measure(canonical, by);
+            canonical.list(edges.len());
+            for edge in edges {
+                canonical.i64(*edge);
+            }
+        }
+        Operation::Min(column)
+        | Operation::Max(column)
+        | Operation::Sum(column)
+        | Operation::Mean(column)
+        | Operation::Distinct(column) => encode_column(canonical, column),
+        Operation::Quantiles { column, at } => {
+            encode_column(canonical, column);
+            canonical.list(at.len());
+            for percent in at {
+                canonical.u32(u32::from(*percent));
+            }
+        }
+        Operation::HeavyHitters { key, k } => {
+            encode_key(canonical, key);
+            canonical.u32(*k);
+        }
+        Operation::Join { left, right, kind } => {
+            for side in [left, right] {
+                encode_key(canonical, &side.key);
+                encode_filter(canonical, &side.filter);
+            }
+            canonical.text(kind.as_str());
+        }
+        Operation::Clusters {
+            field,
+            labels,
+            taxonomy,
+            exemplars,
+            unclustered,
+            dissent,
+        } => {
+            canonical.text(field);
+            encode_texts(canonical, labels);
+            canonical
+                .text(taxonomy)
+                .u32(*exemplars)
+                .optional_text(unclustered.as_deref());
+            encode_texts(canonical, dissent);
+        }
+        Operation::Summary {
+            of,
+            instruction,
+            tokens_max,
+        } => {
+            encode_texts(canonical, of);
+            canonical.text(instruction).u32(*tokens_max);
+        }
+    }
+}
+
+fn encode_key(canonical: &mut Canonical, key: &KeySource) {
+    match key {
+        KeySource::Label(field) => {
+            canonical.text("label").text(field);
+        }
+        KeySource::Column(column) => encode_column(canonical.text("column"), column),
+        KeySource::Id => {
+            canonical.text("id");
+        }
+    }
+}
+
+fn encode_measure(canonical: &mut Canonical, measure: &Measure) {
+    match measure {
+        Measure::Probability { field, label } => {
+            canonical
+                .text("probability")
+                .text(field)
+                .optional_text(label.as_deref());
+        }
+        Measure::Column(column) => encode_column(canonical.text("column"), column),
+    }
+}
+
+fn encode_column(canonical: &mut Canonical, column: &ColumnRef) {
+    canonical.text(&column.name).text(column.kind.as_str());
+}
+
+fn encode_filter(canonical: &mut Canonical, filter: &Filter) {
+    for terms in [&filter.labels, &filter.columns] {
+        canonical.map(terms.len());
+        for (name, wanted) in terms {
+            canonical.text(name).text(wanted);
+        }
+    }
+}
+
+fn encode_texts(canonical: &mut Canonical, texts: &[String]) {
+    canonical.list(texts.len());
+    for text in texts {
+        canonical.text(text);
+    }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use operator::Plan;
 use operator::infer::Labels;
-use operator::plan::{Action, ReduceOp};
+use operator::plan::{Action, Operation};
 
 use super::{PLAN, plan, plan_with};
 
@@ -19,8 +19,8 @@ fn a_plan_is_read_with_its_defaults() {
     assert_eq!(plan.fields[0].abstain_below_margin_ppm, 50_000);
     assert_eq!(plan.fields[0].scaffold, "blocker: ");
     assert_eq!(
-        (plan.reduces[0].op, plan.reduces[0].cite_max),
-        (ReduceOp::Count, 8)
+        (&plan.reduces[0].op, plan.reduces[0].cite_max),
+        (&Operation::Count, 8)
     );
     assert_eq!(
         (
@@ -163,7 +163,7 @@ fn mistakes_are_placed_and_come_with_the_nearest_name() {
         (
             "op = \"count\"",
             "op = \"count\"\nk = 3",
-            "28:1",
+            "31:5",
             &["op \"count\" has no \"k\""],
         ),
         (
@@ -296,16 +296,17 @@ fn labels_may_be_written_without_quotes() {
         .replace("where = { blocker = \"yes\" }", "where = { cause = true }");
     let plan = Plan::parse(&text, "p").unwrap();
     assert_eq!(plan.fields[1].labels[0].name, "true");
-    assert_eq!(plan.reduces[0].filter["cause"], "true");
+    assert_eq!(plan.reduces[0].filter.labels["cause"], "true");
 }
 
 #[test]
 fn edges_are_percent_or_parts_per_million() {
     let edges = |list: &str| {
         let to = format!("op = \"histogram\"\nfield = \"cause\"\nedges = {list}");
-        plan_with("op = \"count\"", &to).unwrap().reduces[0]
-            .edges_ppm
-            .clone()
+        match &plan_with("op = \"count\"", &to).unwrap().reduces[0].op {
+            Operation::Histogram { edges, .. } => edges.clone(),
+            other => panic!("{other:?}"),
+        }
     };
     assert_eq!(edges("[10, 100]"), [100_000, 1_000_000]);
     assert_eq!(edges("[10, 500000]"), [10, 500_000]);
