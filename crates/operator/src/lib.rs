@@ -19,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod answer;
+pub mod audit;
 pub mod canonical;
 pub mod column;
 pub mod coverage;

@@ -2,9 +2,22 @@
 //!
 //! The types here are what a valid plan *is*: whatever is read through [`Plan::load`] or
 //! [`Plan::parse`] has been checked, so later stages never meet an unknown label. TOML shapes are
-//! in
-//! `plan/file.rs`, checks in `plan/check.rs`, wording in `plan/wording.rs`, identity in
-//! `plan/hash.rs`.
+//! in `plan/file.rs`, checks in `plan/check/`, wording in `plan/wording.rs`, identity in
+//! `plan/hash.rs`, and reductions with their TOML in `plan/operation.rs`.
+//!
+//! Columns and the fold are written like this; all of `[fold]` may be left out:
+//!
+//! ```toml
+//! [[column]]
+//! name = "comments"
+//! field = "comments.count" # path in the record; the name where left out
+//! type = "integer"         # or "text", or "time" (a date, stored as Unix seconds)
+//!
+//! [fold]
+//! fan_in = 8               # 2 to 64; no result depends on it
+//! key = "id"               # or "ordinal", for files that only grow at the end
+//! outliers_max = 64        # 1 to 4096
+//! ```
 
 mod check;
 mod file;

@@ -1,7 +1,26 @@
 //! Reductions: what is folded over the decided units, with everything that a reducer has to know.
 //!
 //! An [`Operation`] names its keys and measures by where they stand in a fact, so that no reducer
-//! looks anything up in the plan.
+//! looks anything up in the plan. A plan writes a reduction as `[[reduce]]` with `name`, `op`, the
+//! keys below, and optionally `claim`, `cite_max` (8, at most 64) and, but for `join` and
+//! `summary`, `where = { FIELD = "label", TEXT_COLUMN = "exact text" }`:
+//!
+//! | `op` | keys; those with a value may be left out |
+//! |---|---|
+//! | `count` | |
+//! | `count_by` | `field` (field or text column), `keys_max = 4096` (column only) |
+//! | `set` | optionally `field` (field or text column), `keys_max = 4096` (column only) |
+//! | `top_keys` | `field` (field or text column), `k`, `keys_max = 4096` (column only) |
+//! | `top_k` | `field` and `label`, or `field` (integer or time column) and `order = "largest"`; `k` |
+//! | `histogram` | `field` and optionally `label`, or `field` (integer or time column); `edges` |
+//! | `min`, `max` | `field` (integer or time column) |
+//! | `sum`, `mean` | `field` (integer column) |
+//! | `quantiles` | `field` (integer or time column), `at = [50, 90, 99]` (percent) |
+//! | `heavy_hitters` | `field` (field or text column), `k` |
+//! | `distinct` | `field` (column) |
+//! | `join` | `left` and `right` (`{ where = {...}, key = NAME or "id" }`), `kind` (`"inner"`, `"outer"`, `"anti"`) |
+//! | `clusters` | `field`, `taxonomy` (its version), `exemplars = 2`, optionally `unclustered` (a label), `dissent` (labels) |
+//! | `summary` | `of` (earlier reductions), `instruction`, `tokens_max = 160` |
 
 use std::collections::BTreeMap;
 
@@ -173,7 +192,7 @@ pub enum Operation {
     Set {
         /// The key; never the id.
         key: Option<KeySource>,
-        /// More different keys than this are an error.
+        /// More different keys than this are an error; without a key nothing is limited.
         keys_max: u32,
     },
     /// The units at one end of a measure's order.

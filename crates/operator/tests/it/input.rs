@@ -1,10 +1,12 @@
 //! The input side: formats, partition, predicates, plans, texts and the encoding that is hashed.
 
+mod columns;
 mod corpus;
 mod digests;
 mod formats;
 mod plans;
 mod predicates;
+mod reductions;
 mod texts;
 
 use operator::ops::{Partition, partition};

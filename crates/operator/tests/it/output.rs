@@ -1,5 +1,6 @@
 //! The output side: laws of the fold, runs with a scripted backend, store, replay, evaluation.
 
+mod audit;
 mod eval;
 mod facts;
 mod flights;

@@ -1,12 +1,14 @@
 //! What makes a plan valid; every mistake is named, placed and comes with its cure.
 
 mod column;
+mod compound;
 mod field;
 mod input;
 mod names;
 mod operation;
 mod prefilter;
 mod reduce;
+mod scope;
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -96,11 +98,11 @@ fn names_of<T>(
 
 fn fold_settings(file: &FoldFile) -> Result<FoldSettings, Fault> {
     let default = FoldSettings::default();
-    let fan_in = within(file.fan_in.as_ref(), "fan_in", 2..=64)?;
+    let fan_in = within(file.fan_in.as_ref(), "fold: fan_in", 2..=64)?;
     Ok(FoldSettings {
         fan_in: fan_in.map_or(default.fan_in, |fan_in| fan_in as usize),
         key: file.key.unwrap_or(default.key),
-        outliers_max: within(file.outliers_max.as_ref(), "outliers_max", 0..=4_096)?
+        outliers_max: within(file.outliers_max.as_ref(), "fold: outliers_max", 1..=4_096)?
             .unwrap_or(default.outliers_max),
     })
 }

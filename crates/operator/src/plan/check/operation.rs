@@ -1,21 +1,17 @@
-//! Operations: from the keys of a reduction to what a reducer needs.
+//! Operations over one field or column: from the keys of a reduction to what a reducer needs.
 
 use toml::Spanned;
 
 use super::Fault;
-use super::names::{Named, known_label, reference};
-use super::reduce::Scope;
+use super::names::{Named, known_label};
+use super::scope::Scope;
 use crate::column::ColumnType;
 use crate::infer::PPM;
-use crate::plan::file::JoinSideFile;
-use crate::plan::{ID_KEY, JoinSide, KeySource, Measure, Operation, Order};
+use crate::plan::{KeySource, Measure, Operation, Order};
 
 const EDGES_MAX: usize = 64;
 const QUANTILES_MAX: usize = 16;
 const COUNTERS_MAX: u32 = 4_096;
-const EXEMPLARS_DEFAULT: u32 = 2;
-const EXEMPLARS_MAX: u32 = 16;
-const TOKENS_DEFAULT: u32 = 160;
 
 pub(super) fn count_by(scope: &Scope<'_>) -> Result<Operation, Fault> {
     let key = scope.key()?;
@@ -116,143 +112,6 @@ pub(super) fn heavy_hitters(scope: &Scope<'_>) -> Result<Operation, Fault> {
     Ok(Operation::HeavyHitters {
         key: scope.key()?,
         k: scope.k(COUNTERS_MAX)?,
-    })
-}
-
-pub(super) fn join(scope: &Scope<'_>) -> Result<Operation, Fault> {
-    let (left_file, right_file) = (
-        scope.need("left", &scope.file.left)?,
-        scope.need("right", &scope.file.right)?,
-    );
-    let kind = *scope.need("kind", &scope.file.kind)?.get_ref();
-    let left = side(scope, "left", left_file)?;
-    let right = side(scope, "right", right_file)?;
-    let (of_left, of_right) = (left.key.kind(), right.key.kind());
-    if of_left != of_right {
-        let problem = format!(
-            "the key of left, {:?}, is of type {:?} and that of right, {:?}, of type {:?}; join \
-             keys of one type",
-            left.key.name(),
-            of_left.as_str(),
-            right.key.name(),
-            of_right.as_str(),
-        );
-        return Err(scope.fault(right_file.get_ref().key.span(), &problem));
-    }
-    Ok(Operation::Join { left, right, kind })
-}
-
-fn side(scope: &Scope<'_>, name: &str, file: &Spanned<JoinSideFile>) -> Result<JoinSide, Fault> {
-    let file = file.get_ref();
-    let what = format!("{name} of {}", scope.what);
-    let key = file.key.get_ref();
-    let key = if key == ID_KEY {
-        KeySource::Id
-    } else {
-        match scope.names.find(key, &what, file.key.span())? {
-            Named::Field(field) => KeySource::Label(field.name.clone()),
-            Named::Column(column) => KeySource::Column(reference(column)),
-        }
-    };
-    let filter = scope
-        .names
-        .filter(&file.filter, &format!("where of {what}"))?;
-    Ok(JoinSide { filter, key })
-}
-
-pub(super) fn clusters(scope: &Scope<'_>) -> Result<Operation, Fault> {
-    let file = scope.file;
-    let (Named::Field(field), _) = scope.named()? else {
-        let span = scope.need("field", &file.field)?.span();
-        let problem = "op \"clusters\" needs a field, whose labels are the taxonomy, not a column";
-        return Err(scope.fault(span, problem));
-    };
-    let taxonomy = scope.need("taxonomy", &file.taxonomy)?;
-    let taxonomy = super::filled(&format!("{}: taxonomy", scope.what), taxonomy)?;
-    let unclustered = match &file.unclustered {
-        Some(label) => Some(known_label(label, field, &scope.what)?),
-        None => None,
-    };
-    let mut dissent: Vec<String> = Vec::new();
-    for label in file.dissent.iter().flat_map(Spanned::get_ref) {
-        let name = known_label(label, field, &scope.what)?;
-        if dissent.contains(&name) {
-            let problem = format!("dissent names {name:?} twice; remove one");
-            return Err(scope.fault(label.span(), &problem));
-        }
-        if unclustered.as_ref() == Some(&name) {
-            let problem = format!("{name:?} is both unclustered and dissent; keep one");
-            return Err(scope.fault(label.span(), &problem));
-        }
-        dissent.push(name);
-    }
-    if dissent.len() + usize::from(unclustered.is_some()) == field.labels.len() {
-        let problem = format!(
-            "unclustered and dissent take every label of field {:?}; leave at least one as a \
-             cluster",
-            field.name
-        );
-        return Err(scope.fault(scope.span.clone(), &problem));
-    }
-    let exemplars = scope.within("exemplars", file.exemplars.as_ref(), 1..=EXEMPLARS_MAX)?;
-    Ok(Operation::Clusters {
-        field: field.name.clone(),
-        labels: field
-            .labels
-            .iter()
-            .map(|label| label.name.clone())
-            .collect(),
-        taxonomy,
-        exemplars: exemplars.unwrap_or(EXEMPLARS_DEFAULT),
-        unclustered,
-        dissent,
-    })
-}
-
-pub(super) fn summary(scope: &Scope<'_>) -> Result<Operation, Fault> {
-    let file = scope.file;
-    let given = scope.need("of", &file.of)?;
-    let known: Vec<&str> = scope
-        .earlier
-        .iter()
-        .filter(|reduce| !matches!(reduce.op, Operation::Summary { .. }))
-        .map(|reduce| reduce.name.as_str())
-        .collect();
-    let mut of: Vec<String> = Vec::new();
-    for name in given.get_ref() {
-        let (name, span) = (name.get_ref(), name.span());
-        if *name == file.name {
-            return Err(scope.fault(
-                span,
-                "a summary cannot be of itself; name an earlier reduce",
-            ));
-        }
-        if !known.contains(&name.as_str()) {
-            let problem = format!(
-                "no reduce before it that is not itself a summary is named {name:?}{}",
-                crate::nearest::suggest(name, &known)
-            );
-            return Err(scope.fault(span, &problem));
-        }
-        if of.contains(name) {
-            let problem = format!("of names {name:?} twice; remove one");
-            return Err(scope.fault(span, &problem));
-        }
-        of.push(name.clone());
-    }
-    if of.is_empty() {
-        return Err(scope.fault(
-            given.span(),
-            "of is empty; name at least one earlier reduce",
-        ));
-    }
-    let instruction = scope.need("instruction", &file.instruction)?;
-    let instruction = super::filled(&format!("{}: instruction", scope.what), instruction)?;
-    let tokens_max = scope.within("tokens_max", file.tokens_max.as_ref(), 16..=1_024)?;
-    Ok(Operation::Summary {
-        of,
-        instruction,
-        tokens_max: tokens_max.unwrap_or(TOKENS_DEFAULT),
     })
 }
 
