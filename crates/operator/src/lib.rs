@@ -20,6 +20,7 @@
 
 pub mod answer;
 pub mod canonical;
+pub mod compose;
 pub mod coverage;
 pub mod error;
 pub mod eval;
