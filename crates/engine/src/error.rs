@@ -59,6 +59,23 @@ pub enum EngineError {
         /// Tokens that the context allows for it.
         tokens_max: usize,
     },
+    /// A prompt and the text that is to follow it do not fit.
+    #[error(
+        "the prompt is {tokens} tokens long and up to {tokens_max} more are to be written; the model's context and the KV pool hold {room}: shorten the material or ask for fewer tokens"
+    )]
+    GenerationTooLong {
+        /// Tokens of the prompt, shared prefix included.
+        tokens: usize,
+        /// Tokens that may be generated.
+        tokens_max: u32,
+        /// Tokens that fit, prompt and generated ones together.
+        room: usize,
+    },
+    /// The model's logits hold infinities or no numbers, so that no token can be chosen.
+    #[error(
+        "the model's logits are not finite; check its file with `engine pull NAME --verify`, or try `--numerics f32`"
+    )]
+    NotFinite,
     /// A question cannot be scored.
     #[error("question {field}: {problem}")]
     BadQuestion {

@@ -4,6 +4,8 @@
 //! tree, and probabilities into parts per million. Keeps no state between jobs but the model and
 //! its sealed prefixes.
 
+mod compose;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;

@@ -8,8 +8,8 @@
 //! | [`models`] | the manifest: names to verified local files |
 //! | [`tokenizer`], [`prompt`], [`label_tree`] | text to tokens; the seam between rubric and unit; labels as a token tree |
 //! | [`model`] | the packed forward, behind one trait: `cpu` (fast) and `portable` (candle, any device) |
-//! | [`runner`] | seals the prefix, forks it, packs records, reads answers |
-//! | [`infer`] | implements `operator::infer::Infer`; the only file that knows both crates |
+//! | [`runner`] | seals the prefix, forks it, packs records, reads answers, continues a prompt |
+//! | [`infer`] | implements the operator's `Infer` and `Compose`; the only module that knows both crates |
 //! | [`local`] | opens a model by name or path and joins the pieces |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -22,6 +22,7 @@ pub mod answer;
 pub mod audit;
 pub mod canonical;
 pub mod column;
+pub mod compose;
 pub mod coverage;
 pub mod error;
 pub mod eval;

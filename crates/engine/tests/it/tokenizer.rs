@@ -104,7 +104,7 @@ fn is_special(metadata: &Metadata) -> BTreeSet<u32> {
 
 /// A vocabulary of ASCII characters and one merge, for templates and vocabularies made up in a
 /// test.
-fn small(pre: &str) -> Metadata {
+pub fn small(pre: &str) -> Metadata {
     let strings =
         |texts: &[&str]| Value::Array(texts.iter().map(|t| Value::String((*t).into())).collect());
     let mut texts: Vec<String> = (b'!'..=b'~').map(|b| char::from(b).to_string()).collect();
