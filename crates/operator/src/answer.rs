@@ -267,7 +267,10 @@ fn resolve(cite: &Cite, units: &BTreeMap<&UnitId, &Unit>) -> Result<(), String> 
         return Err(format!("{place} are {bytes:?}, the cite has another hash"));
     }
     if span.quote.as_ref().is_some_and(|quote| *quote != bytes) {
-        return Err(format!("{place} are {bytes:?}, the cite quotes {:?}", span.quote));
+        return Err(format!(
+            "{place} are {bytes:?}, the cite quotes {:?}",
+            span.quote
+        ));
     }
     Ok(())
 }

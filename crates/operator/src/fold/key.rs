@@ -156,7 +156,17 @@ mod tests {
         assert_eq!(key("0").get(), 0);
         assert_eq!(key("4821").get(), 4821);
         assert_eq!(key("18446744073709551615").get(), u128::from(u64::MAX));
-        for text in ["", "007", "+7", "-7", "7 ", "#7", "18446744073709551616", "seven", "٧"] {
+        for text in [
+            "",
+            "007",
+            "+7",
+            "-7",
+            "7 ",
+            "#7",
+            "18446744073709551616",
+            "seven",
+            "٧",
+        ] {
             assert!(key(text).get() >= HASHED, "{text:?}");
         }
         assert_ne!(key("007"), key("07"));

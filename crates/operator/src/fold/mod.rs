@@ -63,8 +63,11 @@ pub trait Reducer {
     ///
     /// # Errors
     /// Where the state overflowed a declared bound, so that an exact result cannot be given.
-    fn finish(&self, state: &Self::State, leaves: &Leaves<'_>)
-    -> Result<Self::Output, OperatorError>;
+    fn finish(
+        &self,
+        state: &Self::State,
+        leaves: &Leaves<'_>,
+    ) -> Result<Self::Output, OperatorError>;
 }
 
 /// What is folded, and how wide the tree is.

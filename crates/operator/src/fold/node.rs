@@ -143,9 +143,7 @@ pub fn hash_node(
     }
     let fact_hash = ContentHash::of(&canonical);
     let mut canonical = Canonical::new("operator 2026 fold provenance v1");
-    canonical
-        .bytes(fact_hash.as_bytes())
-        .list(children.len());
+    canonical.bytes(fact_hash.as_bytes()).list(children.len());
     for child in children {
         canonical.bytes(child.hashes().provenance_hash.as_bytes());
     }

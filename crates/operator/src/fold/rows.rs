@@ -80,7 +80,9 @@ impl<'a> Leaves<'a> {
             })
             .collect::<Result<Vec<_>, OperatorError>>()?;
         entries.par_sort_unstable_by_key(|entry| entry.key);
-        let twice = entries.par_windows(2).find_first(|pair| pair[0].key == pair[1].key);
+        let twice = entries
+            .par_windows(2)
+            .find_first(|pair| pair[0].key == pair[1].key);
         if let Some(pair) = twice {
             let unit_id = rows.read(pair[1].position)?.unit_id.to_string();
             return Err(OperatorError::CoverageOverlap { unit_id });

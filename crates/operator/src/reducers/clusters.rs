@@ -61,7 +61,7 @@ impl ClusterState {
 
     /// Outliers come first: they must be cited whatever else is.
     pub(super) fn named(&self) -> Vec<&UnitRef> {
-        let keys = self.clusters.groups.iter().map(|(key, _)| key.as_str());
+        let keys = self.clusters.groups.keys().map(String::as_str);
         let outliers = self.dissent.units().chain(self.abstained.units());
         outliers.chain(self.clusters.in_turn(keys)).collect()
     }

@@ -90,11 +90,7 @@ impl DistinctState {
             return self.hashes.len() as u64;
         }
         // alpha m^2 / sum(2^-register), alpha = 0.7213 / (1 + 1.079 / m), in units of 2^-64.
-        let sum: u128 = self
-            .registers
-            .iter()
-            .map(|run| (1_u128 << 64) >> run)
-            .sum();
+        let sum: u128 = self.registers.iter().map(|run| (1_u128 << 64) >> run).sum();
         let m = REGISTERS as u128;
         let scaled = 7_213 * m * m * m * 1_000 / (10_000 * (m * 1_000 + 1_079));
         u64::try_from((scaled << 64) / sum.max(1)).unwrap_or(u64::MAX)

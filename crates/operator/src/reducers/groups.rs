@@ -3,6 +3,9 @@
 //! More keys than declared empty the state and mark it as overflowed: whether that happens depends
 //! on the set of keys alone, never on the order in which they came. Must not know what a key is.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use serde::{Deserialize, Serialize};
 
 use super::Ranked;
@@ -16,8 +19,8 @@ pub struct Groups {
     pub total: u64,
     /// Whether there were more keys than declared; then no group is held.
     pub overflowed: bool,
-    /// Key and units, sorted by key.
-    pub groups: Vec<(String, Ranked)>,
+    /// Units by key.
+    pub groups: BTreeMap<String, Ranked>,
 }
 
 impl Groups {
@@ -39,15 +42,15 @@ impl Groups {
         if self.overflowed {
             return;
         }
-        match self.place(key) {
-            Ok(place) => self.groups[place].1.absorb(rank, unit, units_max),
-            Err(place) => {
-                let mut ranked = Ranked::empty();
-                ranked.absorb(rank, unit, units_max);
-                self.groups.insert(place, (key.to_owned(), ranked));
-                self.check(keys_max);
-            }
+        // Most keys are known: only a new one is copied.
+        if let Some(ranked) = self.groups.get_mut(key) {
+            ranked.absorb(rank, unit, units_max);
+            return;
         }
+        let mut ranked = Ranked::empty();
+        ranked.absorb(rank, unit, units_max);
+        self.groups.insert(key.to_owned(), ranked);
+        self.check(keys_max);
     }
 
     /// Adds the groups of a disjoint set of units, kept under the same bounds.
@@ -58,9 +61,11 @@ impl Groups {
             return;
         }
         for (key, ranked) in &other.groups {
-            match self.place(key) {
-                Ok(place) => self.groups[place].1.merge(ranked, units_max),
-                Err(place) => self.groups.insert(place, (key.clone(), ranked.clone())),
+            match self.groups.entry(key.clone()) {
+                Entry::Occupied(mut held) => held.get_mut().merge(ranked, units_max),
+                Entry::Vacant(room) => {
+                    room.insert(ranked.clone());
+                }
             }
         }
         self.check(keys_max);
@@ -68,7 +73,7 @@ impl Groups {
 
     /// Returns a key's units.
     pub fn get(&self, key: &str) -> Option<&Ranked> {
-        self.place(key).ok().map(|place| &self.groups[place].1)
+        self.groups.get(key)
     }
 
     /// Returns the number of units under a key.
@@ -118,11 +123,6 @@ impl Groups {
         }
     }
 
-    fn place(&self, key: &str) -> Result<usize, usize> {
-        self.groups
-            .binary_search_by(|(known, _)| known.as_str().cmp(key))
-    }
-
     fn check(&mut self, keys_max: usize) {
         if self.groups.len() > keys_max {
             self.overflow();
@@ -131,6 +131,6 @@ impl Groups {
 
     fn overflow(&mut self) {
         self.overflowed = true;
-        self.groups = Vec::new();
+        self.groups.clear();
     }
 }

@@ -88,7 +88,7 @@ impl Reducer for Histogram {
                 Value::Object(row)
             })
             .collect();
-        let units = state.in_turn(state.groups.iter().map(|(key, _)| key.as_str()));
+        let units = state.in_turn(state.groups.keys().map(String::as_str));
         Ok(Folded {
             value: Value::Array(bins),
             count: state.total,

@@ -59,7 +59,7 @@ impl JoinState {
         let sides = [&self.left, &self.right];
         sides
             .into_iter()
-            .flat_map(|side| side.in_turn(side.groups.iter().map(|(key, _)| key.as_str())))
+            .flat_map(|side| side.in_turn(side.groups.keys().map(String::as_str)))
             .collect()
     }
 }
@@ -121,7 +121,7 @@ impl Reducer for Join {
         }
         let mut keys: Vec<&str> = [&state.left, &state.right]
             .into_iter()
-            .flat_map(|side| side.groups.iter().map(|(key, _)| key.as_str()))
+            .flat_map(|side| side.groups.keys().map(String::as_str))
             .collect();
         keys.sort_unstable();
         keys.dedup();

@@ -225,6 +225,6 @@ impl Ranked {
 
 impl Groups {
     fn named(&self) -> Vec<&UnitRef> {
-        self.in_turn(self.groups.iter().map(|(key, _)| key.as_str()))
+        self.in_turn(self.groups.keys().map(String::as_str))
     }
 }

@@ -127,7 +127,11 @@ impl Reducer for Quantiles {
         if let Some(number) = measure {
             state.units.absorb(0, unit, self.cite_max as usize);
             state.narrow();
-            let number = if state.bucketed { bucket(number) } else { number };
+            let number = if state.bucketed {
+                bucket(number)
+            } else {
+                number
+            };
             *state.counts.entry(number).or_default() += 1;
         }
         measure.is_some()
@@ -140,7 +144,11 @@ impl Reducer for Quantiles {
             unreachable!("a part has no more facts than the whole");
         }
         for (number, count) in &from.counts {
-            let number = if into.bucketed { bucket(*number) } else { *number };
+            let number = if into.bucketed {
+                bucket(*number)
+            } else {
+                *number
+            };
             *into.counts.entry(number).or_default() += count;
         }
     }

@@ -3,8 +3,8 @@
 //! Must not know the reducers.
 
 use crate::canonical::Canonical;
-use crate::fact::{Fact, Status};
 use crate::column::ColumnType;
+use crate::fact::{Fact, Status};
 use crate::plan::{ColumnRef, Filter, KeySource};
 
 /// A conjunction of `source = text`; empty selects every decided fact.

@@ -76,22 +76,28 @@ impl Reducer for Set {
     fn finish(&self, state: &Groups, leaves: &Leaves<'_>) -> Result<Folded, OperatorError> {
         if state.overflowed {
             return Err(OperatorError::FoldOverflow {
-                what: format!("values of {}", self.key.as_ref().map_or("", KeySource::name)),
+                what: format!(
+                    "values of {}",
+                    self.key.as_ref().map_or("", KeySource::name)
+                ),
                 max: u64::from(self.keys_max),
                 cure: "narrow its where, use distinct, or raise keys_max",
             });
         }
         let members: Vec<Value> = match &self.key {
             None => state.get("").map_or_else(Vec::new, |units| {
-                units.units().map(|unit| Value::from(unit.id.as_str())).collect()
+                units
+                    .units()
+                    .map(|unit| Value::from(unit.id.as_str()))
+                    .collect()
             }),
             Some(_) => state
                 .groups
-                .iter()
-                .map(|(key, _)| Value::from(key.as_str()))
+                .keys()
+                .map(|key| Value::from(key.as_str()))
                 .collect(),
         };
-        let units = state.in_turn(state.groups.iter().map(|(key, _)| key.as_str()));
+        let units = state.in_turn(state.groups.keys().map(String::as_str));
         Ok(Folded {
             count: match &self.key {
                 None => state.total,

@@ -33,10 +33,7 @@ impl TopK {
     pub fn encode(&self, canonical: &mut Canonical) {
         self.selection.encode(canonical);
         self.measure.encode(canonical);
-        canonical
-            .bool(self.largest)
-            .u32(self.k)
-            .u32(self.cite_max);
+        canonical.bool(self.largest).u32(self.k).u32(self.cite_max);
     }
 
     /// Ranks and measures map onto each other; the complement, unlike the negative, never overflows.
@@ -73,9 +70,7 @@ impl Reducer for TopK {
             Measure::Probability { .. } => "probability_ppm",
             Measure::Column(_) => "value",
         };
-        let entry = |(rank, unit): &(i64, UnitRef)| {
-            json!({ "unit_id": unit.id.as_str(), name: self.turn(*rank) })
-        };
+        let entry = |(rank, unit): &(i64, UnitRef)| json!({ "unit_id": unit.id.as_str(), name: self.turn(*rank) });
         let value: Vec<Value> = state.best.iter().map(entry).collect();
         Ok(Folded {
             count: value.len() as u64,

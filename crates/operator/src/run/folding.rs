@@ -74,7 +74,11 @@ pub(super) fn fold(
     let tree = Some(TreeSummary {
         hashes: root.hashes,
         fan_in: leaves.spec().fan_in,
-        levels: records.iter().map(|record| record.path.len()).max().unwrap_or(0) as u64,
+        levels: records
+            .iter()
+            .map(|record| record.path.len())
+            .max()
+            .unwrap_or(0) as u64,
         nodes: records.len() as u64,
     });
     Ok(Folded {

@@ -181,7 +181,13 @@ impl<'a> Pass<'a, '_> {
                 Route::Exclude { prefilter, reason } => {
                     excluded += 1;
                     let (stage, reason) = (filter_stage(prefilter), Some(reason.to_owned()));
-                    self.settle(map::unanswered(self.plan, unit, Status::Excluded, &stage, reason))?;
+                    self.settle(map::unanswered(
+                        self.plan,
+                        unit,
+                        Status::Excluded,
+                        &stage,
+                        reason,
+                    ))?;
                 }
                 Route::Decide {
                     prefilter,
@@ -190,7 +196,8 @@ impl<'a> Pass<'a, '_> {
                 } => {
                     decided += 1;
                     let (stage, reason) = (filter_stage(prefilter), Some(reason.to_owned()));
-                    let mut fact = map::unanswered(self.plan, unit, Status::Decided, &stage, reason);
+                    let mut fact =
+                        map::unanswered(self.plan, unit, Status::Decided, &stage, reason);
                     fact.values = set
                         .iter()
                         .map(|(field, label)| (field.clone(), FieldValue::set(label.clone())))
@@ -201,7 +208,13 @@ impl<'a> Pass<'a, '_> {
                 Route::Malformed { prefilter, message } => {
                     let reason = failure(FailReason::Malformed, &message);
                     let stage = filter_stage(prefilter);
-                    self.settle(map::unanswered(self.plan, unit, Status::Errored, &stage, Some(reason)))?;
+                    self.settle(map::unanswered(
+                        self.plan,
+                        unit,
+                        Status::Errored,
+                        &stage,
+                        Some(reason),
+                    ))?;
                 }
             }
         }
@@ -224,7 +237,13 @@ impl<'a> Pass<'a, '_> {
             .min(kept.len());
         for unit in kept.drain(keep..) {
             let reason = Some(reason.to_owned());
-            self.settle(map::unanswered(self.plan, unit, Status::NotRun, map::STAGE, reason))?;
+            self.settle(map::unanswered(
+                self.plan,
+                unit,
+                Status::NotRun,
+                map::STAGE,
+                reason,
+            ))?;
         }
         Ok(kept)
     }
@@ -242,7 +261,13 @@ impl<'a> Pass<'a, '_> {
                 Ok(shown) => shown,
                 Err(problem) => {
                     let reason = Some(failure(problem.reason, &problem.message));
-                    self.settle(map::unanswered(self.plan, unit, Status::Errored, map::STAGE, reason))?;
+                    self.settle(map::unanswered(
+                        self.plan,
+                        unit,
+                        Status::Errored,
+                        map::STAGE,
+                        reason,
+                    ))?;
                     continue;
                 }
             };
@@ -368,7 +393,8 @@ impl<'a> Pass<'a, '_> {
             return Err(OperatorError::DuplicateCompletion { unit_id });
         }
         let (unit, shown) = (asked[place].unit, &shown[place]);
-        let bare = |status, reason| map::unanswered(self.plan, unit, status, map::STAGE, Some(reason));
+        let bare =
+            |status, reason| map::unanswered(self.plan, unit, status, map::STAGE, Some(reason));
         let over = || spent.over.unwrap_or("cancelled").to_owned();
         let mut fact = match completion.outcome {
             UnitOutcome::Answered(answers) => match map::check(&self.questions, shown, &answers) {

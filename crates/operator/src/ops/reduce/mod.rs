@@ -55,9 +55,9 @@ pub fn reduce(
     sink: &(dyn Fn(&Node, bool) + Sync),
 ) -> Result<Reduction, OperatorError> {
     let (root, work) = fold(leaves, cache, sink)?;
-    let counts = root.as_ref().map_or_else(Counts::default, |root| {
-        root.coverage.counts
-    });
+    let counts = root
+        .as_ref()
+        .map_or_else(Counts::default, |root| root.coverage.counts);
     let spec = leaves.spec();
     let folded = plan
         .reduces

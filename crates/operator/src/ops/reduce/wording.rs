@@ -68,7 +68,10 @@ fn plain(reduce: &Reduce, value: &str, count: u64) -> String {
             column.name
         ),
         Operation::TopKeys { key, .. } => {
-            format!("the {count} most frequent values of {}{with}: {value}", key.name())
+            format!(
+                "the {count} most frequent values of {}{with}: {value}",
+                key.name()
+            )
         }
         Operation::Histogram { by, .. } => match by {
             Measure::Probability { field, label } => {
@@ -83,7 +86,9 @@ fn plain(reduce: &Reduce, value: &str, count: u64) -> String {
         Operation::Max(column) => {
             format!("the largest {} of {count} {units} is {value}", column.name)
         }
-        Operation::Sum(column) => format!("the {} of {count} {units} add up to {value}", column.name),
+        Operation::Sum(column) => {
+            format!("the {} of {count} {units} add up to {value}", column.name)
+        }
         Operation::Mean(column) => format!("the mean {} of {count} {units}: {value}", column.name),
         Operation::Quantiles { column, .. } => {
             format!("{} of {count} {units}: {value}", column.name)
@@ -102,7 +107,9 @@ fn plain(reduce: &Reduce, value: &str, count: u64) -> String {
             right.key.name(),
             kind.as_str()
         ),
-        Operation::Clusters { field, .. } => format!("{count} {units} in clusters of {field}: {value}"),
+        Operation::Clusters { field, .. } => {
+            format!("{count} {units} in clusters of {field}: {value}")
+        }
         Operation::Summary { .. } => value.to_owned(),
     }
 }
@@ -206,7 +213,8 @@ fn render_item(item: &Value) -> String {
     let Some(count) = number("count") else {
         return render(item);
     };
-    let ends = [("from_ppm", "to_ppm"), ("from", "to")].map(|(from, to)| (number(from), number(to)));
+    let ends =
+        [("from_ppm", "to_ppm"), ("from", "to")].map(|(from, to)| (number(from), number(to)));
     match ends {
         [(Some(from), Some(to)), _] => format!("{} to {}: {count}", percent(from), percent(to)),
         [_, (Some(from), Some(to))] => format!("{from} to {to}: {count}"),

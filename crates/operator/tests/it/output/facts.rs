@@ -189,7 +189,14 @@ pub struct Draw {
 /// values, so that ties are common.
 pub fn draw() -> impl Strategy<Value = Draw> {
     let comments = prop::option::of(prop_oneof![-9..9_i64, Just(i64::MAX), Just(i64::MIN)]);
-    let one = (0..12_usize, 0..=10_u32, 0..4_usize, any::<bool>(), comments, 0..9_usize);
+    let one = (
+        0..12_usize,
+        0..=10_u32,
+        0..4_usize,
+        any::<bool>(),
+        comments,
+        0..9_usize,
+    );
     one.prop_map(|(status, tenths, cause, certain, comments, author)| Draw {
         status: if status > 5 { 1 } else { status },
         tenths,
@@ -274,7 +281,13 @@ pub fn spec_of(plan: &Plan, fan_in: u32) -> FoldSpec {
 pub fn reduced(plan: &Plan, facts: &[Fact], fan_in: u32) -> Reduction {
     let facts = facts.to_vec();
     let spec = spec_of(plan, fan_in);
-    reduce(plan, &Leaves::arrange(&spec, &facts).unwrap(), &(), &|_, _| {}).unwrap()
+    reduce(
+        plan,
+        &Leaves::arrange(&spec, &facts).unwrap(),
+        &(),
+        &|_, _| {},
+    )
+    .unwrap()
 }
 
 /// Folds and keeps every node, children before parents.

@@ -175,7 +175,9 @@ fn coverage_joins_only_what_comes_after_it() {
     };
     let unit = |id: &str| spec.place(&fact(id, 0, &draw));
     let mut covered = Coverage::of(&unit("3"), Status::Decided);
-    covered.append(&Coverage::of(&unit("5"), Status::Errored)).unwrap();
+    covered
+        .append(&Coverage::of(&unit("5"), Status::Errored))
+        .unwrap();
     assert_eq!((covered.counts.units, covered.counts.errored), (2, 1));
     for again in ["5", "4", "3"] {
         let mut joined = covered.clone();
@@ -267,7 +269,11 @@ fn more_keys_than_declared_refuse_that_claim_and_no_other() {
         assert_eq!(claim.refused.is_some(), refused, "{}", claim.text);
         assert_eq!(claim.value.is_null(), refused, "{}", claim.text);
         if refused {
-            assert!(claim.text.contains("more than 5 keys of author"), "{}", claim.text);
+            assert!(
+                claim.text.contains("more than 5 keys of author"),
+                "{}",
+                claim.text
+            );
         }
     }
 }
@@ -281,7 +287,10 @@ fn what_is_absent_is_told_only_of_the_whole() {
     ];
     assert_eq!(value(&facts, "only").as_array().unwrap().len(), 1);
     let draw = Draw {
-        status: Status::ALL.iter().position(|s| *s == Status::NotRun).unwrap(),
+        status: Status::ALL
+            .iter()
+            .position(|s| *s == Status::NotRun)
+            .unwrap(),
         tenths: 0,
         cause: 0,
         certain: false,
@@ -321,18 +330,31 @@ fn outliers_are_named_or_nothing_is_answered() {
     facts[211] = fact("211", 211, &draw(abstained, 0));
     for fan_in in [2, 8, 13] {
         let claims = reduced(&plan, &facts, fan_in).claims;
-        let claim = claims.iter().find(|claim| claim.name == "clusters").unwrap();
+        let claim = claims
+            .iter()
+            .find(|claim| claim.name == "clusters")
+            .unwrap();
         assert_eq!(claim.value["dissent"], serde_json::json!(["137"]));
         assert_eq!(claim.value["abstained"], serde_json::json!(["211"]));
-        let cited: Vec<&str> = claim.cites.iter().map(|cite| cite.unit_id.as_str()).collect();
+        let cited: Vec<&str> = claim
+            .cites
+            .iter()
+            .map(|cite| cite.unit_id.as_str())
+            .collect();
         assert_eq!(cited[..2], ["137", "211"], "outliers are cited first");
     }
     facts[5] = fact("5", 5, &draw(1, 2));
     facts[6] = fact("6", 6, &draw(1, 2));
     let claims = reduced(&plan, &facts, 8).claims;
-    let claim = claims.iter().find(|claim| claim.name == "clusters").unwrap();
+    let claim = claims
+        .iter()
+        .find(|claim| claim.name == "clusters")
+        .unwrap();
     let refused = claim.refused.as_ref().unwrap();
-    assert!(refused.contains("more than 2 dissenting units of cause"), "{refused}");
+    assert!(
+        refused.contains("more than 2 dissenting units of cause"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -343,34 +365,54 @@ fn past_their_bounds_quantiles_and_distinct_counts_stay_order_invariant_and_near
         .map(|id| {
             let mut fact = decided(&id.to_string(), 9, true, 0, 0);
             let comments = i64::from(id.wrapping_mul(2_654_435_761) >> 4);
-            fact.columns.insert("comments".into(), ColumnValue::Integer(comments));
+            fact.columns
+                .insert("comments".into(), ColumnValue::Integer(comments));
             let author = format!("author {}", id % 50_000);
-            fact.columns.insert("author".into(), ColumnValue::Text(author));
+            fact.columns
+                .insert("author".into(), ColumnValue::Text(author));
             fact
         })
         .collect();
-    let plan = every_operation();
+    let mut plan = every_operation();
+    plan.reduces
+        .retain(|reduce| ["quantiles", "different"].contains(&reduce.name.as_str()));
     for name in ["quantiles", "different"] {
-        let place = plan.reduces.iter().position(|reduce| reduce.name == name).unwrap();
+        let place = plan
+            .reduces
+            .iter()
+            .position(|reduce| reduce.name == name)
+            .unwrap();
         let reducer = spec(&plan).reducers[place].clone();
         let forward = combine(&reducer, &facts);
         let (front, back) = facts.split_at(90_000);
-        let parts = merge(&reducer, &combine(&reducer, back), &combine(&reducer, front));
+        let parts = merge(
+            &reducer,
+            &combine(&reducer, back),
+            &combine(&reducer, front),
+        );
         assert_eq!(forward, parts, "{name}");
     }
     let mut numbers: Vec<i64> = (0..many)
         .map(|id| i64::from(id.wrapping_mul(2_654_435_761) >> 4))
         .collect();
     numbers.sort_unstable();
-    let quantiles = value(&facts, "quantiles");
+    let claims = reduced(&plan, &facts, 8).claims;
+    let value = |name: &str| {
+        let claim = claims.iter().find(|claim| claim.name == name);
+        claim.unwrap().value.clone()
+    };
+    let quantiles = value("quantiles");
     assert_eq!(quantiles["error_max_ppm"], 7_812);
     for row in quantiles["quantiles"].as_array().unwrap() {
         let percent = row["percent"].as_u64().unwrap();
         let rank = (u64::from(many) * percent).div_ceil(100).max(1) as usize - 1;
         let (exact, found) = (numbers[rank], row["value"].as_i64().unwrap());
-        assert!(found <= exact && exact - found <= exact / 128 + 1, "{row} {exact}");
+        assert!(
+            found <= exact && exact - found <= exact / 128 + 1,
+            "{row} {exact}"
+        );
     }
-    let different = value(&facts, "different");
+    let different = value("different");
     let estimate = different["estimate"].as_i64().unwrap();
     // Three standard errors of 1.6 %; the hash is fixed, so that this cannot flake.
     assert!((estimate - 50_000).abs() < 2_440, "{estimate}");
@@ -389,7 +431,11 @@ fn hashes_of_a_fact_leave_out_cost_and_position_and_keep_meaning() {
     assert_eq!(base.provenance_hash(), cheap.provenance_hash());
     let mut moved = base.clone();
     moved.source_hash = ContentHash::of_bytes(b"other bytes");
-    assert_eq!(base.fact_hash(), moved.fact_hash(), "the decision is the same");
+    assert_eq!(
+        base.fact_hash(),
+        moved.fact_hash(),
+        "the decision is the same"
+    );
     assert_ne!(base.provenance_hash(), moved.provenance_hash());
     let mut other = base.clone();
     other.status = Status::Abstained;

@@ -348,7 +348,10 @@ fn a_directory_holds_the_run_and_verifies() {
         assert_eq!(manifest.records, 50);
         assert_eq!(manifest.files.len(), 6);
         let nodes = run_directory::read_nodes(&path).unwrap();
-        assert_eq!(nodes.len() as u64, outcome.answer.tree.as_ref().unwrap().nodes);
+        assert_eq!(
+            nodes.len() as u64,
+            outcome.answer.tree.as_ref().unwrap().nodes
+        );
     }
     let columns = |line: &str| -> Vec<String> {
         let row: Value = serde_json::from_str(line).unwrap();
