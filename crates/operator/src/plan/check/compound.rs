@@ -59,10 +59,13 @@ fn side(scope: &Scope<'_>, name: &str, file: &Spanned<JoinSideFile>) -> Result<J
 
 pub(super) fn clusters(scope: &Scope<'_>) -> Result<Operation, Fault> {
     let file = scope.file;
-    let (Named::Field(field), _) = scope.named()? else {
-        let span = scope.need("field", &file.field)?.span();
-        let problem = "op \"clusters\" needs a field, whose labels are the taxonomy, not a column";
-        return Err(scope.fault(span, problem));
+    let field = match scope.named()? {
+        (Named::Field(field), _) => field,
+        (Named::Column(_), span) => {
+            let problem =
+                "op \"clusters\" needs a field, whose labels are the taxonomy, not a column";
+            return Err(scope.fault(span, problem));
+        }
     };
     let taxonomy = scope.need("taxonomy", &file.taxonomy)?;
     let taxonomy = filled(&format!("{}: taxonomy", scope.what), taxonomy)?;

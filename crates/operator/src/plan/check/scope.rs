@@ -131,17 +131,15 @@ impl<'a> Scope<'a> {
     }
 
     fn column(&self, kinds: &[ColumnType], expected: &str) -> Result<ColumnRef, Fault> {
-        let named = self.named().map_err(|(span, problem)| {
-            if !self.names.columns.is_empty() {
-                return (span, problem);
-            }
+        let field = self.need("field", &self.file.field)?;
+        if self.names.columns.is_empty() {
             let problem = format!(
                 "op {:?} needs {expected}, and the plan has no [[column]]; add one",
                 self.op
             );
-            self.fault(span, &problem)
-        })?;
-        match named {
+            return Err(self.fault(field.span(), &problem));
+        }
+        match self.named()? {
             (Named::Column(column), span) => self.typed(column, kinds, expected, span),
             (Named::Field(field), span) => {
                 let problem = format!(
