@@ -1,10 +1,14 @@
 //! The only byte encoding that is ever hashed.
 //!
-//! Every value is written as one tag byte and a little-endian payload; text, bytes, lists and maps
-//! carry their length as u64. The domain separates kinds of hashes: it is the context of BLAKE3's
-//! key derivation, so no two domains share a hash even for equal bytes. There are no floats here: a
-//! decimal number of a record is written as the text it prints as.
+//! Every value is written as one tag byte and a payload. Unsigned numbers, and the lengths that
+//! text, bytes, lists and maps carry, are LEB128: seven bits a byte, low ones first, in the fewest
+//! bytes. Signed numbers are little-endian. The domain separates kinds of hashes: it is the context
+//! of BLAKE3's key derivation, so no two domains share a hash even for equal bytes. There are no
+//! floats here: a decimal number of a record is written as the text it prints as.
 
+use std::cell::RefCell;
+
+use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 use serde_json::{Map, Value};
 
 const TAG_U64: u8 = 1;
@@ -35,13 +39,13 @@ impl Canonical {
     pub fn new(domain: &'static str) -> Self {
         Self {
             domain,
-            bytes: Vec::with_capacity(256),
+            bytes: Vec::with_capacity(512),
         }
     }
 
     /// Writes an unsigned integer.
     pub fn u64(&mut self, value: u64) -> &mut Self {
-        self.put(TAG_U64, &value.to_le_bytes())
+        self.put_number(TAG_U64, value)
     }
 
     /// Writes an unsigned integer of 32 bits, encoded as [`Canonical::u64`] encodes it.
@@ -76,12 +80,12 @@ impl Canonical {
 
     /// Opens a list of `length` values; the caller writes exactly so many next.
     pub fn list(&mut self, length: usize) -> &mut Self {
-        self.put(TAG_LIST, &(length as u64).to_le_bytes())
+        self.put_number(TAG_LIST, length as u64)
     }
 
     /// Opens a map of `length` entries; the caller writes key and value of each in key order.
     pub fn map(&mut self, length: usize) -> &mut Self {
-        self.put(TAG_MAP, &(length as u64).to_le_bytes())
+        self.put_number(TAG_MAP, length as u64)
     }
 
     /// Writes an absent value (also JSON's null).
@@ -137,7 +141,9 @@ impl Canonical {
 
     /// The hash of all that was written.
     pub fn digest(&self) -> [u8; 32] {
-        blake3::derive_key(self.domain, &self.bytes)
+        let mut hasher = blake3::Hasher::new_from_context_key(&context_key(self.domain));
+        hasher.update(&self.bytes);
+        *hasher.finalize().as_bytes()
     }
 
     fn put(&mut self, tag: u8, payload: &[u8]) -> &mut Self {
@@ -147,8 +153,34 @@ impl Canonical {
     }
 
     fn put_sized(&mut self, tag: u8, payload: &[u8]) -> &mut Self {
-        self.put(tag, &(payload.len() as u64).to_le_bytes());
+        self.put_number(tag, payload.len() as u64);
         self.bytes.extend_from_slice(payload);
         self
     }
+
+    fn put_number(&mut self, tag: u8, mut number: u64) -> &mut Self {
+        self.bytes.push(tag);
+        while number >= 0x80 {
+            self.bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+        self
+    }
+}
+
+/// The key that BLAKE3 derives from a domain; kept, for it costs as much as hashing a small fact.
+fn context_key(domain: &'static str) -> ContextKey {
+    thread_local! {
+        static KEYS: RefCell<Vec<(&'static str, ContextKey)>> = const { RefCell::new(Vec::new()) };
+    }
+    KEYS.with_borrow_mut(|keys| {
+        let known = keys.iter().find(|(name, _)| std::ptr::eq(*name, domain));
+        if let Some((_, key)) = known {
+            return *key;
+        }
+        let key = hash_derive_key_context(domain);
+        keys.push((domain, key));
+        key
+    })
 }

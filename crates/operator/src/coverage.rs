@@ -109,18 +109,37 @@ impl Coverage {
         }
     }
 
+    /// Joins one unit of a later key.
+    ///
+    /// # Errors
+    /// As `append`.
+    pub fn append_unit(&mut self, unit: &UnitRef, status: Status) -> Result<(), OperatorError> {
+        self.follow(unit)?;
+        self.counts.add(status);
+        if self.first.is_none() {
+            self.first = Some(unit.clone());
+        }
+        self.last = Some(unit.clone());
+        Ok(())
+    }
+
+    fn follow(&self, next: &UnitRef) -> Result<(), OperatorError> {
+        match &self.last {
+            Some(last) if last.key >= next.key => Err(OperatorError::CoverageOverlap {
+                unit_id: next.id.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Joins the coverage of later keys to this one.
     ///
     /// # Errors
     /// `CoverageOverlap` when `next` does not begin after this one ends: a unit that is delivered
     /// again is refused, not absorbed.
     pub fn append(&mut self, next: &Self) -> Result<(), OperatorError> {
-        if let (Some(last), Some(first)) = (&self.last, &next.first)
-            && last.key >= first.key
-        {
-            return Err(OperatorError::CoverageOverlap {
-                unit_id: first.id.to_string(),
-            });
+        if let Some(first) = &next.first {
+            self.follow(first)?;
         }
         self.counts.merge(&next.counts);
         if self.first.is_none() {

@@ -293,8 +293,10 @@ impl Fact {
                 value.margin_ppm,
                 value.label_mass_ppm,
             ] {
-                canonical.bool(ppm.is_some());
-                canonical.u64(u64::from(ppm.unwrap_or(0)));
+                match ppm {
+                    Some(ppm) => canonical.some().u32(ppm),
+                    None => canonical.none(),
+                };
             }
             canonical.list(value.alternatives.len());
             for (label, ppm) in &value.alternatives {

@@ -6,17 +6,16 @@
 //! node has a single input. States of equal inputs are looked up where a cache has them.
 //! Memory: the leaves' entries, and one path of nodes; finished nodes go to the sink.
 
-use std::borrow::Cow;
 use std::ops::AddAssign;
 
-use super::rows::Entry;
+use super::rows::{Entry, FactRef};
 use super::{
     CITES_MAX, Child, FoldSpec, Hashes, KeyRange, Leaves, NODE_VERSION, Node, Reducer, UnitRef,
-    hash_node, input_key,
+    hash_node,
 };
 use crate::coverage::Coverage;
 use crate::error::OperatorError;
-use crate::fact::{Fact, Status};
+use crate::fact::Status;
 use crate::id::ContentHash;
 use crate::infer::UnitUsage;
 use crate::reducers::{AggregateState, Ranked};
@@ -37,8 +36,9 @@ pub struct StoredStates {
 
 /// Where states of equal inputs may be found.
 pub trait NodeCache: Sync {
-    /// The states that these inputs gave; none when they are not known.
-    fn states(&self, input_key: &ContentHash) -> Option<StoredStates>;
+    /// The states that these inputs gave, by `input_key`; none when they are not known.
+    fn states(&self, spec: &FoldSpec, range: KeyRange, children: &[Child])
+    -> Option<StoredStates>;
 
     /// Whether the leaf of this provenance hash is known.
     fn has_leaf(&self, provenance_hash: &ContentHash) -> bool;
@@ -46,7 +46,7 @@ pub trait NodeCache: Sync {
 
 /// Knows nothing.
 impl NodeCache for () {
-    fn states(&self, _: &ContentHash) -> Option<StoredStates> {
+    fn states(&self, _: &FoldSpec, _: KeyRange, _: &[Child]) -> Option<StoredStates> {
         None
     }
 
@@ -113,14 +113,14 @@ pub fn fold(
 
 /// An input of a node while it is being made.
 pub(super) enum Part<'a> {
-    Leaf(Box<LeafPart<'a>>),
+    Leaf(LeafPart<'a>),
     Node(Box<Node>),
 }
 
 /// A leaf while its parent is being made.
 pub(super) struct LeafPart<'a> {
     pub(super) unit: UnitRef,
-    pub(super) fact: Cow<'a, Fact>,
+    pub(super) fact: FactRef<'a>,
     pub(super) hashes: Hashes,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Builder<'a, '_> {
             } else {
                 work.leaves_computed = 1;
             }
-            return Ok((Part::Leaf(Box::new(LeafPart { unit, fact, hashes })), work));
+            return Ok((Part::Leaf(LeafPart { unit, fact, hashes }), work));
         }
         let (first, last) = (entries[0].key, entries[entries.len() - 1].key);
         let range = KeyRange::covering(first, last, self.spec.fan_in);
@@ -199,56 +199,32 @@ pub(super) fn assemble(
     range: KeyRange,
     inputs: Vec<Part<'_>>,
 ) -> Result<(Node, FoldWork), OperatorError> {
-    let mut coverage = Coverage::empty();
-    let mut cost = UnitUsage::default();
-    let mut children = Vec::with_capacity(inputs.len());
-    for input in &inputs {
-        match input {
-            Part::Leaf(leaf) => {
-                coverage.append(&Coverage::of(&leaf.unit, leaf.fact.status))?;
-                cost += leaf.fact.cost;
-                children.push(Child::Leaf {
-                    unit: leaf.unit.clone(),
-                    hashes: leaf.hashes,
-                });
-            }
-            Part::Node(node) => {
-                coverage.append(&node.coverage)?;
-                cost += node.cost;
-                children.push(Child::Node {
-                    range: node.range,
-                    hashes: node.hashes,
-                });
-            }
-        }
-    }
-    let key = input_key(spec, range, &children);
-    let known = cache.states(&key);
+    let coverage = cover(&inputs)?;
+    let children: Vec<Child> = inputs.iter().map(child).collect();
+    let known = cache.states(spec, range, &children);
     let reused = known.is_some();
     let stored = known.unwrap_or_else(|| combine(spec, &inputs));
-    let cited = name_units(&stored);
-    let hashes = hash_node(
-        key,
-        &children,
-        &coverage,
-        &stored.states,
-        &stored.unsettled,
-        &cited,
-        stored.cited_total,
-    );
-    let node = Node {
+    let mut cost = UnitUsage::default();
+    for input in &inputs {
+        cost += match input {
+            Part::Leaf(leaf) => leaf.fact.cost,
+            Part::Node(node) => node.cost,
+        };
+    }
+    let mut node = Node {
         version: NODE_VERSION,
         spec: spec.hash(),
         range,
         children,
         coverage,
+        cited: name_units(&stored),
         states: stored.states,
         unsettled: stored.unsettled,
-        cited,
         cited_total: stored.cited_total,
         cost,
-        hashes,
+        hashes: Hashes::NONE,
     };
+    node.hashes = hash_node(spec, &node);
     sink(&node, reused);
     let work = FoldWork {
         nodes_computed: u64::from(!reused),
@@ -256,6 +232,31 @@ pub(super) fn assemble(
         ..FoldWork::default()
     };
     Ok((node, work))
+}
+
+fn child(input: &Part<'_>) -> Child {
+    match input {
+        Part::Leaf(leaf) => Child::Leaf {
+            unit: leaf.unit.clone(),
+            hashes: leaf.hashes,
+        },
+        Part::Node(node) => Child::Node {
+            range: node.range,
+            hashes: node.hashes,
+        },
+    }
+}
+
+/// The units of all inputs, which must follow each other.
+fn cover(inputs: &[Part<'_>]) -> Result<Coverage, OperatorError> {
+    let mut coverage = Coverage::empty();
+    for input in inputs {
+        match input {
+            Part::Leaf(leaf) => coverage.append_unit(&leaf.unit, leaf.fact.status)?,
+            Part::Node(node) => coverage.append(&node.coverage)?,
+        }
+    }
+    Ok(coverage)
 }
 
 fn combine(spec: &FoldSpec, inputs: &[Part<'_>]) -> StoredStates {

@@ -31,6 +31,12 @@ pub struct Hashes {
 }
 
 impl Hashes {
+    /// Stands in a node until its hashes are computed.
+    pub(super) const NONE: Self = Self {
+        fact_hash: ContentHash::from_bytes([0; 32]),
+        provenance_hash: ContentHash::from_bytes([0; 32]),
+    };
+
     /// The hashes of a fact, which are those of its leaf.
     pub fn of(fact: &Fact) -> Self {
         let fact_hash = fact.fact_hash();
@@ -104,6 +110,16 @@ pub struct Node {
 /// can then be looked up instead of computed.
 pub fn input_key(spec: &FoldSpec, range: KeyRange, children: &[Child]) -> ContentHash {
     let mut canonical = Canonical::new("operator 2026 fold inputs v1");
+    encode_inputs(&mut canonical, spec, range, children);
+    ContentHash::of(&canonical)
+}
+
+fn encode_inputs(
+    canonical: &mut Canonical,
+    spec: &FoldSpec,
+    range: KeyRange,
+    children: &[Child],
+) {
     canonical
         .u32(NODE_VERSION)
         .bytes(spec.hash().as_bytes())
@@ -116,35 +132,28 @@ pub fn input_key(spec: &FoldSpec, range: KeyRange, children: &[Child]) -> Conten
             .bool(matches!(child, Child::Leaf { .. }))
             .bytes(child.hashes().fact_hash.as_bytes());
     }
-    ContentHash::of(&canonical)
 }
 
-/// Hashes a node: what went in, by its key, and what came out.
-pub fn hash_node(
-    input_key: ContentHash,
-    children: &[Child],
-    coverage: &Coverage,
-    states: &[AggregateState],
-    unsettled: &Ranked,
-    cited: &[UnitRef],
-    cited_total: u64,
-) -> Hashes {
+/// Hashes a node: what went in, and what came out. The node's own hashes and its cost are left out.
+pub fn hash_node(spec: &FoldSpec, node: &Node) -> Hashes {
     let mut canonical = Canonical::new("operator 2026 fold node v1");
-    canonical.bytes(input_key.as_bytes());
-    coverage.encode(&mut canonical);
-    canonical.list(states.len());
-    for state in states {
+    encode_inputs(&mut canonical, spec, node.range, &node.children);
+    node.coverage.encode(&mut canonical);
+    canonical.list(node.states.len());
+    for state in &node.states {
         state.encode(&mut canonical);
     }
-    unsettled.encode(&mut canonical);
-    canonical.u64(cited_total).list(cited.len());
-    for unit in cited {
+    node.unsettled.encode(&mut canonical);
+    canonical.u64(node.cited_total).list(node.cited.len());
+    for unit in &node.cited {
         canonical.text(unit.id.as_str());
     }
     let fact_hash = ContentHash::of(&canonical);
     let mut canonical = Canonical::new("operator 2026 fold provenance v1");
-    canonical.bytes(fact_hash.as_bytes()).list(children.len());
-    for child in children {
+    canonical
+        .bytes(fact_hash.as_bytes())
+        .list(node.children.len());
+    for child in &node.children {
         canonical.bytes(child.hashes().provenance_hash.as_bytes());
     }
     Hashes {

@@ -2,7 +2,7 @@
 //!
 //! Must not know nodes or reducers.
 
-use std::borrow::Cow;
+use std::ops::Deref;
 
 use rayon::prelude::*;
 
@@ -11,6 +11,26 @@ use crate::coverage::Counts;
 use crate::error::OperatorError;
 use crate::fact::Fact;
 use crate::id::UnitId;
+
+/// A fact that is lent, or that was made to be read.
+#[derive(Debug)]
+pub enum FactRef<'a> {
+    /// It lies in memory.
+    Lent(&'a Fact),
+    /// It was read for this purpose.
+    Made(Box<Fact>),
+}
+
+impl Deref for FactRef<'_> {
+    type Target = Fact;
+
+    fn deref(&self) -> &Fact {
+        match self {
+            Self::Lent(fact) => fact,
+            Self::Made(fact) => fact,
+        }
+    }
+}
 
 /// Facts by position; positions mean nothing to the fold but where to read.
 pub trait FactRows: Sync {
@@ -26,7 +46,7 @@ pub trait FactRows: Sync {
     ///
     /// # Errors
     /// `Io` or `FileInvalid` where facts lie in a file that cannot be read.
-    fn read(&self, position: usize) -> Result<Cow<'_, Fact>, OperatorError>;
+    fn read(&self, position: usize) -> Result<FactRef<'_>, OperatorError>;
 }
 
 impl FactRows for [Fact] {
@@ -34,8 +54,8 @@ impl FactRows for [Fact] {
         self.len()
     }
 
-    fn read(&self, position: usize) -> Result<Cow<'_, Fact>, OperatorError> {
-        Ok(Cow::Borrowed(&self[position]))
+    fn read(&self, position: usize) -> Result<FactRef<'_>, OperatorError> {
+        Ok(FactRef::Lent(&self[position]))
     }
 }
 
@@ -44,7 +64,7 @@ impl FactRows for Vec<Fact> {
         self.as_slice().len()
     }
 
-    fn read(&self, position: usize) -> Result<Cow<'_, Fact>, OperatorError> {
+    fn read(&self, position: usize) -> Result<FactRef<'_>, OperatorError> {
         self.as_slice().read(position)
     }
 }
@@ -108,7 +128,7 @@ impl<'a> Leaves<'a> {
     ///
     /// # Errors
     /// What reading a fact may cause.
-    pub fn find(&self, unit: &UnitRef) -> Result<Option<Cow<'a, Fact>>, OperatorError> {
+    pub fn find(&self, unit: &UnitRef) -> Result<Option<FactRef<'a>>, OperatorError> {
         let found = self
             .entries
             .binary_search_by_key(&unit.key, |entry| entry.key);
@@ -174,7 +194,7 @@ impl<'a> Leaves<'a> {
         &self.entries
     }
 
-    pub(super) fn read(&self, entry: &Entry) -> Result<Cow<'a, Fact>, OperatorError> {
+    pub(super) fn read(&self, entry: &Entry) -> Result<FactRef<'a>, OperatorError> {
         self.rows.read(entry.position)
     }
 

@@ -3,12 +3,11 @@
 //! The result is the tree that `fold` would build from the changed facts, to the hash, since shape
 //! follows from keys alone. Must not know where facts come from.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use super::build::{LeafPart, Part, assemble};
-use super::{Child, FoldSpec, FoldWork, Hashes, KeyRange, Leaves, Node, UnitRef, fold};
+use super::{Child, FactRef, FoldSpec, FoldWork, Hashes, KeyRange, Leaves, Node, UnitRef, fold};
 use crate::error::OperatorError;
 use crate::fact::Fact;
 use crate::id::ContentHash;
@@ -62,7 +61,7 @@ impl Tree {
     pub fn put(&mut self, fact: &Fact, siblings: &Siblings<'_>) -> Result<FoldWork, OperatorError> {
         let leaf = LeafPart {
             unit: self.spec.place(fact),
-            fact: Cow::Owned(fact.clone()),
+            fact: FactRef::Made(Box::new(fact.clone())),
             hashes: Hashes::of(fact),
         };
         let mut change = Change {
@@ -71,7 +70,7 @@ impl Tree {
             made: 0,
         };
         let top = match change.tree.root.take() {
-            None => Part::Leaf(Box::new(leaf)),
+            None => Part::Leaf(leaf),
             Some(root) => {
                 let root = change.take(root);
                 match root.children.as_slice() {
@@ -135,7 +134,7 @@ impl Change<'_, '_> {
         if !node.range.holds(leaf.unit.key, fan_in) {
             if units < u64::from(fan_in) {
                 let mut facts = self.gather(node)?;
-                facts.push(leaf.fact.into_owned());
+                facts.push(leaf.fact.clone());
                 return self.build(&facts);
             }
             let (low, high) = if leaf.unit.key < node.range.start {
@@ -145,7 +144,7 @@ impl Change<'_, '_> {
             };
             let range = KeyRange::covering(low, high, fan_in);
             let leaf_first = leaf.unit.key == low;
-            let mut inputs = vec![self.keep(node), Part::Leaf(Box::new(leaf))];
+            let mut inputs = vec![self.keep(node), Part::Leaf(leaf)];
             if leaf_first {
                 inputs.reverse();
             }
@@ -154,7 +153,7 @@ impl Change<'_, '_> {
         if units <= u64::from(fan_in) {
             let mut facts = self.gather(node)?;
             facts.retain(|fact| fact.unit_id != leaf.unit.id);
-            facts.push(leaf.fact.into_owned());
+            facts.push(leaf.fact.clone());
             return self.build(&facts);
         }
         let part = node.range.part(leaf.unit.key, fan_in);
@@ -169,7 +168,7 @@ impl Change<'_, '_> {
             if place > part
                 && let Some(leaf) = leaf.take()
             {
-                inputs.push(Part::Leaf(Box::new(leaf)));
+                inputs.push(Part::Leaf(leaf));
             }
             inputs.push(match (child, leaf.take_if(|_| place == part)) {
                 (Child::Node { hashes, .. }, Some(leaf)) => {
@@ -181,10 +180,10 @@ impl Change<'_, '_> {
                     let other = self.leaf(unit)?;
                     self.grow(other, leaf)?
                 }
-                (Child::Leaf { unit, .. }, None) => Part::Leaf(Box::new(self.leaf(unit)?)),
+                (Child::Leaf { unit, .. }, None) => Part::Leaf(self.leaf(unit)?),
             });
         }
-        inputs.extend(leaf.map(|leaf| Part::Leaf(Box::new(leaf))));
+        inputs.extend(leaf.map(Part::Leaf));
         self.make(node.range, inputs)
     }
 
@@ -211,7 +210,7 @@ impl Change<'_, '_> {
             match child {
                 Child::Leaf { unit: other, .. } if other == unit => {}
                 Child::Leaf { unit: other, .. } => {
-                    inputs.push(Part::Leaf(Box::new(self.leaf(other)?)));
+                    inputs.push(Part::Leaf(self.leaf(other)?));
                 }
                 Child::Node { range, hashes } if node.range.part(range.start, fan_in) == part => {
                     let below = self.take(hashes.provenance_hash);
@@ -237,19 +236,19 @@ impl Change<'_, '_> {
         new: LeafPart<'static>,
     ) -> Result<Part<'static>, OperatorError> {
         if old.unit == new.unit {
-            return Ok(Part::Leaf(Box::new(new)));
+            return Ok(Part::Leaf(new));
         }
-        self.build(&[old.fact.into_owned(), new.fact.into_owned()])
+        self.build(&[old.fact.clone(), new.fact.clone()])
     }
 
     /// Folds a few facts into a part of their own.
     fn build(&mut self, facts: &[Fact]) -> Result<Part<'static>, OperatorError> {
         if let [fact] = facts {
-            return Ok(Part::Leaf(Box::new(LeafPart {
+            return Ok(Part::Leaf(LeafPart {
                 unit: self.tree.spec.place(fact),
-                fact: Cow::Owned(fact.clone()),
+                fact: FactRef::Made(Box::new(fact.clone())),
                 hashes: Hashes::of(fact),
-            })));
+            }));
         }
         let spec = self.tree.spec.clone();
         let facts = facts.to_vec();
@@ -305,7 +304,7 @@ impl Change<'_, '_> {
         Ok(LeafPart {
             unit: unit.clone(),
             hashes: Hashes::of(&fact),
-            fact: Cow::Owned(fact),
+            fact: FactRef::Made(Box::new(fact)),
         })
     }
 

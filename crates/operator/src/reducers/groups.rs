@@ -4,7 +4,6 @@
 //! on the set of keys alone, never on the order in which they came. Must not know what a key is.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use serde::{Deserialize, Serialize};
 
@@ -61,10 +60,10 @@ impl Groups {
             return;
         }
         for (key, ranked) in &other.groups {
-            match self.groups.entry(key.clone()) {
-                Entry::Occupied(mut held) => held.get_mut().merge(ranked, units_max),
-                Entry::Vacant(room) => {
-                    room.insert(ranked.clone());
+            match self.groups.get_mut(key) {
+                Some(held) => held.merge(ranked, units_max),
+                None => {
+                    self.groups.insert(key.clone(), ranked.clone());
                 }
             }
         }

@@ -9,7 +9,8 @@ use crate::answer::TreeSummary;
 use crate::error::OperatorError;
 use crate::fact::Fact;
 use crate::fold::{
-    Hashes, Leaves, Node, NodeCache, NodeRecord, StoredStates, input_key, record_nodes,
+    Child, FoldSpec, Hashes, KeyRange, Leaves, Node, NodeCache, NodeRecord, StoredStates,
+    input_key, record_nodes,
 };
 use crate::id::ContentHash;
 use crate::infer::UnitUsage;
@@ -31,8 +32,14 @@ pub(super) struct Folded {
 struct Known<'a>(&'a dyn Store);
 
 impl NodeCache for Known<'_> {
-    fn states(&self, input_key: &ContentHash) -> Option<StoredStates> {
-        let bytes = self.0.get_bytes(Kind::Node, input_key.as_bytes())?;
+    fn states(
+        &self,
+        spec: &FoldSpec,
+        range: KeyRange,
+        children: &[Child],
+    ) -> Option<StoredStates> {
+        let key = input_key(spec, range, children);
+        let bytes = self.0.get_bytes(Kind::Node, key.as_bytes())?;
         serde_json::from_slice(&bytes).ok()
     }
 

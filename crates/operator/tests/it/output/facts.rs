@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use operator::column::ColumnValue;
 use operator::fact::{Evidence, Fact, FieldValue, Status};
-use operator::fold::{FoldSpec, Leaves, Node, NodeCache, StoredStates, fold, input_key};
+use operator::fold::{Child, FoldSpec, KeyRange, Leaves, Node, NodeCache, StoredStates, fold, input_key};
 use operator::id::{ContentHash, UnitId};
 use operator::ops::reduce::{Reduction, reduce, spec};
 use operator::plan::Plan;
@@ -324,8 +324,13 @@ impl Memory {
 }
 
 impl NodeCache for Memory {
-    fn states(&self, input_key: &ContentHash) -> Option<StoredStates> {
-        self.nodes.get(input_key).cloned()
+    fn states(
+        &self,
+        spec: &FoldSpec,
+        range: KeyRange,
+        children: &[Child],
+    ) -> Option<StoredStates> {
+        self.nodes.get(&input_key(spec, range, children)).cloned()
     }
 
     fn has_leaf(&self, provenance_hash: &ContentHash) -> bool {

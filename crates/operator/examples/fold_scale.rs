@@ -1,0 +1,169 @@
+//! How long a fold takes, what it holds, and what one changed record then costs.
+//!
+//! ```text
+//! cargo run --release -p operator --example fold_scale              # time, 10^4 to 10^6 leaves
+//! cargo run --release -p operator --example fold_scale -- memory 1000000
+//! ```
+//!
+//! `time` folds facts that lie in memory, alternating with a plain hash-map group-by of the same
+//! facts into the same counts and first units, and prints medians and their ratio; hashing the leaves
+//! is part of the fold. `memory` folds facts that are made as they are read, so that what the process
+//! holds is what the fold holds.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::hint::black_box;
+use std::time::Instant;
+
+use operator::fact::{Evidence, Fact, FieldValue, Status};
+use operator::fold::{FactRef, FactRows, Leaves, Tree, UnitRef, fold};
+use operator::id::{ContentHash, UnitId};
+use operator::{OperatorError, Plan, ops};
+
+const PLAN: &str = r#"
+version = 1
+question = "How many issues are there per kind?"
+rubric = "Classify one issue."
+input = { id = "number", text = [{ field = "title" }] }
+field = [{ name = "kind", question = "What is it?", labels = ["bug", "feature", "question"] }]
+reduce = [{ name = "kinds", op = "count_by", field = "kind" }]
+"#;
+
+const ROUNDS: usize = 7;
+const KINDS: [&str; 3] = ["bug", "feature", "question"];
+
+/// The fact of one number; what it says is spread by a multiplicative hash.
+fn fact(number: u32) -> Fact {
+    let spread = number.wrapping_mul(2_654_435_761);
+    let sure = 500_000 + spread % 500_000;
+    let kind = (spread >> 16) as usize % KINDS.len();
+    let quote = format!("title of issue {number}");
+    let source_hash = ContentHash::of_bytes(&number.to_le_bytes());
+    let id = UnitId::new(&number.to_string());
+    let mut fact = Fact::bare(id, number, source_hash, Status::Decided, "map", None);
+    let value = FieldValue {
+        probability_ppm: Some(sure),
+        margin_ppm: Some(2 * sure - 1_000_000),
+        label_mass_ppm: Some(990_000),
+        alternatives: vec![(KINDS[(kind + 1) % KINDS.len()].to_owned(), 1_000_000 - sure)],
+        ..FieldValue::set(KINDS[kind])
+    };
+    fact.values.insert("kind".to_owned(), value);
+    let end = quote.len() as u32;
+    fact.evidence.push(Evidence::new("title", 0, end, quote, None));
+    fact.cost.prompt_tokens = 600;
+    fact
+}
+
+/// Facts that exist only while they are read.
+struct Made(usize);
+
+impl FactRows for Made {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn read(&self, position: usize) -> Result<FactRef<'_>, OperatorError> {
+        Ok(FactRef::Made(Box::new(fact(position as u32))))
+    }
+}
+
+fn group_by(facts: &[Fact]) -> HashMap<&str, (u64, Vec<&UnitId>)> {
+    let mut groups: HashMap<&str, (u64, Vec<&UnitId>)> = HashMap::new();
+    for fact in facts.iter().filter(|fact| fact.status == Status::Decided) {
+        if let Some(value) = fact.values.get("kind") {
+            let (count, first) = groups.entry(&value.label).or_default();
+            *count += 1;
+            if first.len() < 8 {
+                first.push(&fact.unit_id);
+            }
+        }
+    }
+    groups
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn time(plan: &Plan, leaves: usize) -> Result<(), Box<dyn Error>> {
+    let facts: Vec<Fact> = (0..leaves as u32).map(fact).collect();
+    let spec = ops::reduce::spec(plan);
+    let (mut folds, mut groups) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
+        black_box(group_by(&facts));
+        groups.push(started.elapsed().as_secs_f64());
+        let started = Instant::now();
+        let arranged = Leaves::arrange(&spec, &facts)?;
+        black_box(fold(&arranged, &(), &|_, _| {})?);
+        folds.push(started.elapsed().as_secs_f64());
+    }
+    let mut tree = Tree::fold(&Leaves::arrange(&spec, &facts)?)?;
+    let mut changes = Vec::new();
+    for round in 0..101_usize {
+        let place = (round * 7_919) % leaves;
+        let mut changed = facts[place].clone();
+        changed.status = Status::Abstained;
+        let siblings = |unit: &UnitRef| {
+            let place: usize = unit.id.as_str().parse().unwrap_or(0);
+            Ok(facts[place].clone())
+        };
+        let started = Instant::now();
+        tree.put(&changed, &siblings)?;
+        changes.push(started.elapsed().as_secs_f64());
+    }
+    let most = changes.iter().copied().fold(0.0, f64::max);
+    let (fold, group) = (median(folds), median(groups));
+    println!(
+        "{leaves:>8} leaves  fold {:8.2} ms ({:4.0} ns a leaf)  group-by {:7.2} ms  ratio {:5.2}  \
+         nodes {:>6}  one change {:.3} ms (at most {:.3})",
+        fold * 1e3,
+        fold * 1e9 / leaves as f64,
+        group * 1e3,
+        fold / group,
+        tree.nodes().len(),
+        median(changes) * 1e3,
+        most * 1e3,
+    );
+    Ok(())
+}
+
+/// Peak resident memory of this process in KiB, where the system tells.
+fn peak_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn memory(plan: &Plan, leaves: usize) -> Result<(), Box<dyn Error>> {
+    let before = peak_kib();
+    let spec = ops::reduce::spec(plan);
+    let rows = Made(leaves);
+    let arranged = Leaves::arrange(&spec, &rows)?;
+    let (root, work) = fold(&arranged, &(), &|_, _| {})?;
+    let after = peak_kib();
+    let units = root.map_or(0, |root| root.coverage.counts.units);
+    println!("{units} leaves, {} nodes", work.nodes_computed);
+    match (before, after) {
+        (Some(before), Some(after)) => println!(
+            "peak {after} KiB, {before} KiB of it before the fold: {} bytes a leaf",
+            (after - before) * 1024 / units.max(1)
+        ),
+        _ => println!("this system does not tell peak memory"),
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let plan = Plan::parse(PLAN, "kinds.toml")?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.as_slice() {
+        [mode, leaves] if mode == "memory" => memory(&plan, leaves.parse()?),
+        [] => [10_000, 100_000, 1_000_000]
+            .into_iter()
+            .try_for_each(|leaves| time(&plan, leaves)),
+        _ => Err("usage: fold_scale [memory LEAVES]".into()),
+    }
+}
