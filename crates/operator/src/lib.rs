@@ -28,7 +28,6 @@ pub mod fact;
 pub mod fold;
 pub mod id;
 pub mod infer;
-pub mod memo;
 mod nearest;
 pub mod ops;
 pub mod plan;
@@ -38,6 +37,7 @@ pub mod reducers;
 pub mod replay;
 pub mod run;
 pub mod run_directory;
+pub mod store;
 pub mod text;
 
 pub use error::OperatorError;

@@ -18,10 +18,10 @@ use crate::infer::{
     BackendIdentity, CancelFlag, Completion, FailReason, Infer, InferError, InferJob, JobUsage,
     Question, UnitOutcome, UnitUsage,
 };
-use crate::memo::{FactStore, StoredAnswers, fact_key};
 use crate::ops::{BadUnit, Partition, Route, Unit, map, prefilter, reduce};
 use crate::plan::{EvidenceMode, Plan};
 use crate::run_directory::RunDirectory;
+use crate::store::{FactStore, StoredAnswers, fact_key};
 use crate::text::{self, UnitText};
 
 /// How a run is bounded and watched; nothing here changes what an answer says about a unit.
@@ -110,9 +110,6 @@ pub fn run(
     let kept = pass.filter(&partition)?;
     let asked = pass.recall(kept, memo)?;
     let backend_failure = pass.ask(asked, infer, memo)?;
-    if let Some(memo) = memo {
-        memo.flush()?;
-    }
     let answer = pass.answer(&partition, records)?;
     pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
     pass.journal.log(Event::RunFinished {
@@ -249,7 +246,7 @@ impl<'a> Pass<'a, '_> {
                 continue;
             };
             self.usage.remembered_units += 1;
-            self.usage.tokens_as_if_uncached += stored.prompt_tokens;
+            self.usage.tokens_as_if_uncached += stored.cost.prompt_tokens;
             let mut fact = map::derive(self.plan, &self.questions, unit, &shown, &stored.answers);
             fact.backend = Some(self.identity.name.clone());
             fact.remembered = true;
@@ -361,14 +358,8 @@ impl<'a> Pass<'a, '_> {
                 Ok(()) => {
                     let fact = map::derive(self.plan, &self.questions, unit, shown, &answers);
                     if let Some(memo) = memo {
-                        let prompt_tokens = completion.usage.prompt_tokens;
-                        memo.put(
-                            &asked[place].key,
-                            &StoredAnswers {
-                                answers,
-                                prompt_tokens,
-                            },
-                        )?;
+                        let cost = completion.usage;
+                        memo.put(&asked[place].key, &StoredAnswers { answers, cost })?;
                     }
                     fact
                 }

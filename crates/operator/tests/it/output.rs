@@ -1,8 +1,10 @@
-//! The output side: laws of the fold, runs with a scripted backend, memory, replay, evaluation.
+//! The output side: laws of the fold, runs with a scripted backend, store, replay, evaluation.
 
 mod eval;
 mod laws;
-mod memory;
 mod replay;
 mod runs;
 mod script;
+mod store;
+mod store_file;
+mod store_maintenance;

@@ -8,12 +8,12 @@ use operator::infer::{
     Answer, BackendIdentity, CancelFlag, Completion, FailReason, Infer, InferError, InferJob,
     JobUsage, UnitOutcome, UnitUsage,
 };
-use operator::memo::FactStore;
 use operator::ops::{Partition, partition};
 use operator::plan::Plan;
 use operator::record::read_bytes;
 use operator::run::{RunOptions, RunOutcome, run};
 use operator::run_directory::RunDirectory;
+use operator::store::FactStore;
 use serde_json::json;
 
 pub const PLAN: &str = r#"

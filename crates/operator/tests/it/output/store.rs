@@ -1,12 +1,17 @@
 //! What is remembered, under which key, and what a second run asks.
 
+use std::cell::RefCell;
+
+use operator::OperatorError;
 use operator::fact::Status;
-use operator::infer::{FailReason, JobUsage};
-use operator::memo::{FactStore, MemoryStore, RedbStore};
+use operator::id::FactKey;
+use operator::infer::{FailReason, JobUsage, UnitUsage};
 use operator::plan::Plan;
+use operator::store::{FactStore, MemoryStore, StoredAnswers};
 use serde_json::json;
 
 use super::script::{Act, PLAN, Script, Setup, issues, plan, run_with, units};
+use super::store_file::open;
 
 fn remembering<'a>(memo: &'a dyn FactStore) -> Setup<'a> {
     Setup {
@@ -21,13 +26,13 @@ fn a_second_run_asks_nothing_and_finds_the_same() {
     let partition = units(&plan(), &issues(100));
     let acts = || Script::with([(3, Act::Doubt), (13, Act::Doubt)]);
     let path = home.path().join("facts.redb");
-    let store = RedbStore::open(&path).unwrap();
+    let store = open(&path);
     let mut script = acts();
     let (first, _) = run_with(&plan(), &partition, &mut script, remembering(&store)).unwrap();
     assert_eq!(script.asked_last().len(), 80);
     assert_eq!(first.answer.coverage.abstained, 2);
     drop(store);
-    let store = RedbStore::open(&path).unwrap();
+    let store = open(&path);
     let mut script = acts();
     let (second, _) = run_with(&plan(), &partition, &mut script, remembering(&store)).unwrap();
     assert!(
@@ -67,6 +72,38 @@ fn only_answers_are_remembered() {
     assert!(outcome.answer.complete);
     let (fresh, _) = run_with(&plan(), &partition, &mut Script::new(), Setup::default()).unwrap();
     assert_eq!(outcome.answer.result_hash, fresh.answer.result_hash);
+}
+
+/// Keeps what was put, in order.
+#[derive(Default)]
+struct Spy(RefCell<Vec<StoredAnswers>>);
+
+impl FactStore for Spy {
+    fn get(&self, _: &FactKey) -> Option<StoredAnswers> {
+        None
+    }
+
+    fn put(&self, _: &FactKey, stored: &StoredAnswers) -> Result<(), OperatorError> {
+        self.0.borrow_mut().push(stored.clone());
+        Ok(())
+    }
+}
+
+#[test]
+fn the_whole_cost_of_an_answer_is_kept() {
+    let spy = Spy::default();
+    let partition = units(&plan(), &issues(30));
+    let (outcome, _) =
+        run_with(&plan(), &partition, &mut Script::new(), remembering(&spy)).unwrap();
+    let asked = outcome.facts.iter().filter(|fact| fact.stage == "map");
+    let spent: Vec<UnitUsage> = asked.map(|fact| fact.usage).collect();
+    let kept: Vec<UnitUsage> = spy.0.borrow().iter().map(|stored| stored.cost).collect();
+    assert_eq!(kept, spent);
+    assert_eq!(kept.len(), 24);
+    assert!(
+        kept.iter()
+            .all(|cost| cost.cached_tokens == 40 && cost.micros >= 5)
+    );
 }
 
 #[test]
