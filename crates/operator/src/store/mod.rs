@@ -19,6 +19,7 @@
 //! a run, or clocks.
 
 mod entry;
+mod flight;
 mod group;
 mod key;
 mod maintenance;
@@ -31,6 +32,7 @@ use crate::error::OperatorError;
 use crate::id::FactKey;
 use crate::infer::{Answer, UnitUsage};
 
+pub use flight::{Flight, Flights, Follower, Landed, Lease};
 pub use key::fact_key;
 pub use maintenance::{
     Damage, GcOptions, GcReport, Removed, StoreStats, TableStats, VerifyReport, gc, stats, verify,

@@ -1,6 +1,7 @@
 //! The output side: laws of the fold, runs with a scripted backend, store, replay, evaluation.
 
 mod eval;
+mod flights;
 mod laws;
 mod replay;
 mod runs;
