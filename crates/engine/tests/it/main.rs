@@ -6,5 +6,6 @@ mod cli;
 mod packing;
 mod real_model;
 mod reference;
+mod store;
 mod tiny;
 mod tokenizer;
