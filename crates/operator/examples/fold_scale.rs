@@ -50,7 +50,8 @@ fn fact(number: u32) -> Fact {
     };
     fact.values.insert("kind".to_owned(), value);
     let end = quote.len() as u32;
-    fact.evidence.push(Evidence::new("title", 0, end, quote, None));
+    fact.evidence
+        .push(Evidence::new("title", 0, end, quote, None));
     fact.cost.prompt_tokens = 600;
     fact
 }

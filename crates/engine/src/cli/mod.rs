@@ -4,6 +4,7 @@ mod eval;
 mod models;
 mod progress;
 mod run;
+mod store;
 mod terminal;
 
 use std::io::Write;
@@ -39,6 +40,8 @@ enum Command {
     Models,
     /// Fetch a model and verify its bytes.
     Pull(models::PullArguments),
+    /// Look at, check and tidy the file of remembered answers.
+    Store(store::StoreArguments),
 }
 
 impl Arguments {
@@ -49,6 +52,7 @@ impl Arguments {
             Command::Eval(arguments) => eval::eval(&arguments),
             Command::Models => models::list(),
             Command::Pull(arguments) => models::pull(&arguments),
+            Command::Store(arguments) => store::store(&arguments),
         }
     }
 }

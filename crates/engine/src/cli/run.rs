@@ -13,15 +13,15 @@ use engine::models::{self, Environment, LocalModel, TerminalReporter};
 use engine::runner::{Reuse, RunnerOptions};
 use operator::Plan;
 use operator::infer::{CancelFlag, Infer};
-use operator::memo::{FactStore, RedbStore};
 use operator::ops::partition;
 use operator::record::read_source;
 use operator::replay::Replay;
 use operator::run::{RunOptions, RunOutcome};
 use operator::run_directory::RunDirectory;
+use operator::store::{RedbStore, Store, StoreOptions};
 
 use super::progress::RunProgress;
-use super::{EXIT_INCOMPLETE, terminal};
+use super::{EXIT_INCOMPLETE, store, terminal};
 
 /// Arguments of `engine run`.
 #[derive(Debug, Args)]
@@ -69,6 +69,12 @@ pub struct RunArguments {
     /// Neither look answers up nor remember them.
     #[arg(long)]
     no_store: bool,
+    /// Take no answer that was remembered more than so many days ago; it is asked again.
+    #[arg(long, value_name = "DAYS")]
+    retention_days: Option<u32>,
+    /// Leave quotes out of everything written: citations keep the span and the hash of its bytes.
+    #[arg(long)]
+    redact: bool,
     /// Use no network: the model must already be here.
     #[arg(long)]
     offline: bool,
@@ -125,6 +131,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     // What needs no model is checked before a model is fetched or loaded.
     let options = serde_json::json!({
         "limit": arguments.limit,
+        "redact": arguments.redact,
         "reuse": format!("{:?}", arguments.reuse).to_lowercase(),
         "device": format!("{:?}", arguments.device).to_lowercase(),
         "numerics": format!("{:?}", arguments.numerics).to_lowercase(),
@@ -132,9 +139,9 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         "replay": arguments.replay,
     });
     let mut directory = RunDirectory::create(&out, env!("CARGO_PKG_VERSION"), options)?;
-    let mut backend = open_backend(&arguments)?;
     let store = open_store(&arguments)?;
-    let memo = store.as_ref().map(|store| store as &dyn FactStore);
+    let mut backend = open_backend(&arguments)?;
+    let memo = store.as_ref().map(|store| store as &dyn Store);
     let cancel = Arc::new(CancelFlag::new());
     let on_signal = cancel.clone();
     ctrlc::set_handler(move || {
@@ -145,6 +152,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let clock = || started.elapsed().as_micros() as u64;
     let run_options = RunOptions {
         limit: arguments.limit,
+        redact: arguments.redact,
         clock: &clock,
         cancel: &cancel,
     };
@@ -231,14 +239,15 @@ fn open_store(arguments: &RunArguments) -> anyhow::Result<Option<RedbStore>> {
     if arguments.no_store || arguments.replay.is_some() {
         return Ok(None);
     }
-    let path = match &arguments.store {
-        Some(path) => path.clone(),
-        None => Environment::from_process()?.cache_dir.join("answers.redb"),
-    };
+    let path = store::locate(arguments.store.as_deref())?;
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).with_context(|| format!("{}", parent.display()))?;
     }
-    Ok(Some(RedbStore::open(&path)?))
+    let options = StoreOptions {
+        today: store::today,
+        retention_days: arguments.retention_days,
+    };
+    Ok(Some(RedbStore::open(&path, options)?))
 }
 
 /// `runs/PLAN-INPUT`, from the stems of both files.

@@ -37,13 +37,11 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
         for cite in claim.cites.iter().take(CITES_SHOWN) {
             match &cite.span {
                 Some(span) => {
-                    line!(
-                        out,
-                        "    [{}] {}: \"{}\"",
-                        cite.unit_id,
-                        span.field,
-                        shorten(&span.quote)
-                    );
+                    let quote = match &span.quote {
+                        Some(quote) => format!("\"{}\"", shorten(quote)),
+                        None => format!("redacted, {}", &span.quote_hash.to_string()[..12]),
+                    };
+                    line!(out, "    [{}] {}: {quote}", cite.unit_id, span.field);
                 }
                 None => {
                     line!(out, "    [{}]", cite.unit_id);

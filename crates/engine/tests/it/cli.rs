@@ -6,7 +6,7 @@ use assert_cmd::Command;
 
 use crate::tiny::fixture;
 
-const PLAN: &str = r#"
+pub const PLAN: &str = r#"
 version = 1
 question = "Which records are red?"
 rubric = "Say whether the record is red."
@@ -24,35 +24,35 @@ op = "count"
 where = { red = "yes" }
 "#;
 
-struct Place {
+pub struct Place {
     directory: tempfile::TempDir,
 }
 
-struct Ended {
-    code: i32,
-    stdout: String,
-    stderr: String,
+pub struct Ended {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             directory: tempfile::tempdir().unwrap(),
         }
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
         let path = self.path().join(name);
         std::fs::write(&path, text).unwrap();
         path.to_string_lossy().into_owned()
     }
 
     /// Runs the binary with nothing of the user's own in reach.
-    fn engine(&self, arguments: &[&str]) -> Ended {
+    pub fn engine(&self, arguments: &[&str]) -> Ended {
         let output = Command::cargo_bin("engine")
             .unwrap()
             .args(arguments)
@@ -71,7 +71,7 @@ impl Place {
     }
 
     /// Expects a failure whose message holds every given part, and no answer anywhere.
-    fn refuses(&self, arguments: &[&str], parts: &[&str]) {
+    pub fn refuses(&self, arguments: &[&str], parts: &[&str]) {
         let ended = self.engine(arguments);
         assert_ne!(ended.code, 0, "{}", ended.stderr);
         assert!(ended.stdout.is_empty(), "{}", ended.stdout);

@@ -7,5 +7,6 @@ mod generate;
 mod packing;
 mod real_model;
 mod reference;
+mod store;
 mod tiny;
 mod tokenizer;

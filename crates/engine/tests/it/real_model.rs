@@ -11,10 +11,10 @@ use engine::runner::{Reuse, RunnerOptions};
 use operator::Plan;
 use operator::fact::{Fact, Status};
 use operator::infer::CancelFlag;
-use operator::memo::{FactStore, MemoryStore};
 use operator::ops::{Partition, partition};
 use operator::record::read_source;
 use operator::run::{RunOptions, RunOutcome};
+use operator::store::{FactStore, MemoryStore};
 
 use crate::tiny::fixture;
 

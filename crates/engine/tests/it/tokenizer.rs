@@ -54,7 +54,7 @@ fn awkward() -> Vec<String> {
 }
 
 /// The metadata of a model's GGUF file, its merges restored from the places of their cuts.
-fn metadata(model: &str) -> Metadata {
+pub fn metadata(model: &str) -> Metadata {
     let archive = std::fs::File::open(reference(&format!("{model}-tokenizer.zip"))).unwrap();
     let mut bytes = Vec::new();
     let mut archive = zip::ZipArchive::new(archive).unwrap();

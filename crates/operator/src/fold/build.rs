@@ -37,8 +37,7 @@ pub struct StoredStates {
 /// Where states of equal inputs may be found.
 pub trait NodeCache: Sync {
     /// The states that these inputs gave, by `input_key`; none when they are not known.
-    fn states(&self, spec: &FoldSpec, range: KeyRange, children: &[Child])
-    -> Option<StoredStates>;
+    fn states(&self, spec: &FoldSpec, range: KeyRange, children: &[Child]) -> Option<StoredStates>;
 
     /// Whether the leaf of this provenance hash is known.
     fn has_leaf(&self, provenance_hash: &ContentHash) -> bool;

@@ -114,12 +114,7 @@ pub fn input_key(spec: &FoldSpec, range: KeyRange, children: &[Child]) -> Conten
     ContentHash::of(&canonical)
 }
 
-fn encode_inputs(
-    canonical: &mut Canonical,
-    spec: &FoldSpec,
-    range: KeyRange,
-    children: &[Child],
-) {
+fn encode_inputs(canonical: &mut Canonical, spec: &FoldSpec, range: KeyRange, children: &[Child]) {
     canonical
         .u32(NODE_VERSION)
         .bytes(spec.hash().as_bytes())

@@ -32,12 +32,7 @@ pub(super) struct Folded {
 struct Known<'a>(&'a dyn Store);
 
 impl NodeCache for Known<'_> {
-    fn states(
-        &self,
-        spec: &FoldSpec,
-        range: KeyRange,
-        children: &[Child],
-    ) -> Option<StoredStates> {
+    fn states(&self, spec: &FoldSpec, range: KeyRange, children: &[Child]) -> Option<StoredStates> {
         let key = input_key(spec, range, children);
         let bytes = self.0.get_bytes(Kind::Node, key.as_bytes())?;
         serde_json::from_slice(&bytes).ok()

@@ -21,6 +21,7 @@ pub(super) enum Table {
 }
 
 impl Table {
+    /// In the order of the discriminants, so that `table as usize` is the place in it.
     pub(super) const ALL: [Self; 3] = [Self::Answers, Self::Facts, Self::Nodes];
 
     /// The name in the file; a new layout or meaning of values takes a new name.

@@ -1,11 +1,12 @@
 //! The store in one file.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 
 use redb::{
-    Builder, ConcurrencyMode, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable,
-    StorageError, TableDefinition,
+    Builder, ConcurrencyMode, Database, Durability, ReadableDatabase, ReadableTable,
+    TableDefinition,
 };
 
 use super::entry::{self, Table};
@@ -15,10 +16,10 @@ use crate::error::OperatorError;
 use crate::id::FactKey;
 
 /// Answers of earlier versions: no day, and a cost of prompt tokens alone.
-const ANSWERS_V1: TableDefinition<&[u8], &[u8]> = TableDefinition::new("answers v1");
+pub(super) const ANSWERS_V1: TableDefinition<&[u8], &[u8]> = TableDefinition::new("answers v1");
 
 /// A table's type in the file.
-pub(super) type Definition = TableDefinition<'static, &'static [u8; 32], &'static [u8]>;
+type Definition = TableDefinition<'static, &'static [u8; 32], &'static [u8]>;
 
 /// How a store is opened.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +38,7 @@ pub struct StoreOptions {
 #[derive(Debug)]
 pub struct RedbStore {
     database: Database,
-    path: String,
+    path: PathBuf,
     options: StoreOptions,
     group: Group<Vec<Write>>,
 }
@@ -58,18 +59,14 @@ impl RedbStore {
     /// # Errors
     /// `Store` when the file is not a store, is being written by another process or cannot be made.
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self, OperatorError> {
-        let database = builder()
-            .create(path)
-            .map_err(|error| refused(path, &error))?;
+        let database = guarded(|| builder().create(path)).map_err(|error| refused(path, &error))?;
         let store = Self {
             database,
-            path: path.display().to_string(),
+            path: path.to_owned(),
             options,
             group: Group::new(),
         };
-        store
-            .prepare()
-            .map_err(|error| store.failed(&unwritable(&error)))?;
+        guarded(|| store.prepare()).map_err(|error| failed(path, explain(&error)))?;
         Ok(store)
     }
 
@@ -85,11 +82,11 @@ impl RedbStore {
     }
 
     fn write(&self, writes: Vec<Write>) -> Result<(), OperatorError> {
+        let commit =
+            |batch: &[Vec<Write>]| guarded(|| self.commit(batch)).map_err(|error| explain(&error));
         self.group
-            .submit(writes, |batch| {
-                self.commit(batch).map_err(|error| unwritable(&error))
-            })
-            .map_err(|problem| self.failed(&problem))
+            .submit(writes, commit)
+            .map_err(|problem| failed(&self.path, problem))
     }
 
     fn commit(&self, batch: &[Vec<Write>]) -> Result<(), redb::Error> {
@@ -119,11 +116,16 @@ impl RedbStore {
         Ok(())
     }
 
-    fn read(&self, table: Table, key: &[u8; 32]) -> Result<Option<Vec<u8>>, redb::Error> {
-        let transaction = self.database.begin_read()?;
-        let open = transaction.open_table(definition(table))?;
-        let value = open.get(key)?;
-        Ok(value.and_then(|value| self.payload(table, key, value.value()).map(<[u8]>::to_vec)))
+    /// The payload under a key; a file that cannot be read there has none.
+    fn read(&self, table: Table, key: &[u8; 32]) -> Option<Vec<u8>> {
+        let read = || -> Result<Option<Vec<u8>>, redb::Error> {
+            let transaction = self.database.begin_read()?;
+            let open = transaction.open_table(definition(table))?;
+            let value = open.get(key)?;
+            let payload = |value: &[u8]| self.payload(table, key, value).map(<[u8]>::to_vec);
+            Ok(value.and_then(|value| payload(value.value())))
+        };
+        guarded(read).ok()?
     }
 
     /// The payload of a value that is undamaged and young enough.
@@ -135,25 +137,18 @@ impl RedbStore {
             .is_some_and(|days| entry::is_expired(entry.day, (self.options.today)(), days));
         (!expired).then_some(entry.payload)
     }
-
-    fn failed(&self, problem: &str) -> OperatorError {
-        OperatorError::Store {
-            path: self.path.clone(),
-            problem: problem.to_owned(),
-        }
-    }
 }
 
 impl FactStore for RedbStore {
     fn get(&self, key: &FactKey) -> Option<StoredAnswers> {
-        let payload = self.read(Table::Answers, key.as_bytes()).ok()??;
+        let payload = self.read(Table::Answers, key.as_bytes())?;
         entry::decode_answers(&payload).ok()
     }
 
     fn put(&self, key: &FactKey, stored: &StoredAnswers) -> Result<(), OperatorError> {
         let (table, key) = (Table::Answers, *key.as_bytes());
         let json =
-            entry::encode_answers(stored).map_err(|error| self.failed(&error.to_string()))?;
+            entry::encode_answers(stored).map_err(|error| failed(&self.path, error.to_string()))?;
         let value = entry::seal(table, &key, (self.options.today)(), &json);
         self.write(vec![Write {
             table,
@@ -166,7 +161,7 @@ impl FactStore for RedbStore {
 
 impl ContentStore for RedbStore {
     fn get_bytes(&self, kind: Kind, key: &[u8; 32]) -> Option<Vec<u8>> {
-        self.read(kind.into(), key).ok()?
+        self.read(kind.into(), key)
     }
 
     fn put_bytes(&self, kind: Kind, entries: &[([u8; 32], Vec<u8>)]) -> Result<(), OperatorError> {
@@ -192,30 +187,48 @@ pub(super) fn definition(table: Table) -> Definition {
     TableDefinition::new(table.name())
 }
 
+/// Runs what reads or writes the file; a panic of redb counts as damage.
+///
+/// redb does not check the pages that it reads, and may panic where they were altered from outside.
+pub(super) fn guarded<T, E: Into<redb::Error>>(
+    work: impl FnOnce() -> Result<T, E>,
+) -> Result<T, redb::Error> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(Into::into),
+        Err(_) => Err(redb::Error::Corrupted(String::from("it cannot be read"))),
+    }
+}
+
 /// Why a file cannot be opened, and what to do about it.
-pub(super) fn refused(path: &Path, error: &DatabaseError) -> OperatorError {
+pub(super) fn refused(path: &Path, error: &redb::Error) -> OperatorError {
     let problem = match error {
-        DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => String::from(
+        redb::Error::DatabaseAlreadyOpen | redb::Error::LockProtocolMismatch => String::from(
             "in use by another process; wait until it ends, use another file (--store OTHER), or, \
              for a run, none (--no-store)",
         ),
-        DatabaseError::Storage(StorageError::Io(error))
-            if error.kind() == ErrorKind::InvalidData =>
-        {
+        redb::Error::Io(error) if error.kind() == ErrorKind::InvalidData => {
             format!("not a store ({error}); name another file (--store OTHER)")
         }
-        error => format!(
-            "{error}; check its permissions, or move it away: everything in it can be computed again"
-        ),
+        error => explain(error),
     };
+    failed(path, problem)
+}
+
+/// What went wrong with a file that is a store, and what to do about it.
+pub(super) fn explain(error: &redb::Error) -> String {
+    match error {
+        redb::Error::Corrupted(problem) => format!(
+            "damaged ({problem}); move the file away: everything in it can be computed again"
+        ),
+        error => format!("{error}; check free space and permissions"),
+    }
+}
+
+pub(super) fn failed(path: &Path, problem: String) -> OperatorError {
     OperatorError::Store {
         path: path.display().to_string(),
         problem,
     }
-}
-
-fn unwritable(error: &redb::Error) -> String {
-    format!("{error}; check free space and permissions")
 }
 
 #[cfg(test)]

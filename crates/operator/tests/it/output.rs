@@ -10,4 +10,5 @@ mod runs;
 mod script;
 mod store;
 mod store_file;
+mod store_maintenance;
 mod trees;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use operator::column::ColumnValue;
 use operator::fact::{Evidence, Fact, FieldValue, Status};
-use operator::fold::{Child, FoldSpec, KeyRange, Leaves, Node, NodeCache, StoredStates, fold, input_key};
+use operator::fold::{
+    Child, FoldSpec, KeyRange, Leaves, Node, NodeCache, StoredStates, fold, input_key,
+};
 use operator::id::{ContentHash, UnitId};
 use operator::ops::reduce::{Reduction, reduce, spec};
 use operator::plan::Plan;
@@ -324,12 +326,7 @@ impl Memory {
 }
 
 impl NodeCache for Memory {
-    fn states(
-        &self,
-        spec: &FoldSpec,
-        range: KeyRange,
-        children: &[Child],
-    ) -> Option<StoredStates> {
+    fn states(&self, spec: &FoldSpec, range: KeyRange, children: &[Child]) -> Option<StoredStates> {
         self.nodes.get(&input_key(spec, range, children)).cloned()
     }
 

@@ -1,9 +1,13 @@
 //! What is remembered, under which key, and what a second run asks.
 
+use std::sync::Mutex;
+
+use operator::OperatorError;
 use operator::fact::Status;
-use operator::infer::{FailReason, JobUsage};
+use operator::id::FactKey;
+use operator::infer::{FailReason, JobUsage, UnitUsage};
 use operator::plan::Plan;
-use operator::store::{FactStore, MemoryStore, Store};
+use operator::store::{ContentStore, FactStore, Kind, MemoryStore, Store, StoredAnswers};
 use serde_json::json;
 
 use super::script::{Act, PLAN, Script, Setup, issues, plan, run_with, units};
@@ -69,6 +73,55 @@ fn only_answers_are_remembered() {
     assert!(outcome.answer.complete);
     let (fresh, _) = run_with(&plan(), &partition, &mut Script::new(), Setup::default()).unwrap();
     assert_eq!(outcome.answer.result_hash, fresh.answer.result_hash);
+}
+
+/// Keeps what was put, in order.
+#[derive(Default)]
+struct Spy(Mutex<Vec<StoredAnswers>>);
+
+impl FactStore for Spy {
+    fn get(&self, _: &FactKey) -> Option<StoredAnswers> {
+        None
+    }
+
+    fn put(&self, _: &FactKey, stored: &StoredAnswers) -> Result<(), OperatorError> {
+        self.0.lock().unwrap().push(stored.clone());
+        Ok(())
+    }
+}
+
+/// Keeps no content.
+impl ContentStore for Spy {
+    fn get_bytes(&self, _: Kind, _: &[u8; 32]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn put_bytes(&self, _: Kind, _: &[([u8; 32], Vec<u8>)]) -> Result<(), OperatorError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_whole_cost_of_an_answer_is_kept() {
+    let spy = Spy::default();
+    let partition = units(&plan(), &issues(30));
+    let (outcome, _) =
+        run_with(&plan(), &partition, &mut Script::new(), remembering(&spy)).unwrap();
+    let asked = outcome.facts.iter().filter(|fact| fact.stage == "map");
+    let spent: Vec<UnitUsage> = asked.map(|fact| fact.usage).collect();
+    let kept: Vec<UnitUsage> = spy
+        .0
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|stored| stored.cost)
+        .collect();
+    assert_eq!(kept, spent);
+    assert_eq!(kept.len(), 24);
+    assert!(
+        kept.iter()
+            .all(|cost| cost.cached_tokens == 40 && cost.micros >= 5)
+    );
 }
 
 #[test]

@@ -166,11 +166,11 @@ fn equal_facts_give_equal_trees_whatever_happened_before() {
     let golden = root.unwrap().hashes;
     assert_eq!(
         golden.fact_hash.to_string(),
-        "3c02b50df5b0b9904f09e35f85eda8c0848b4883b08aacbf9c21f43af74cfeee"
+        "9c91add469d6f1bfd1448a05b5b8612e145889d05ec4f284f5cebad776d9fd78"
     );
     assert_eq!(
         golden.provenance_hash.to_string(),
-        "c194bbf3108899fa675e63ea00a175e0ed83509a5b93bf6442bee19eca11f71b"
+        "704bda83c32df95381fbeef3bb6692fcc43f9ea66d3782d57973348afb9167e0"
     );
 }
 
