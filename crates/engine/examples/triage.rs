@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cancel = CancelFlag::new();
     let options = RunOptions {
         limit: Some(20),
+        redact: false,
         clock: &|| 0,
         cancel: &cancel,
     };

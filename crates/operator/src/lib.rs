@@ -40,6 +40,7 @@ pub mod reducers;
 pub mod replay;
 pub mod run;
 pub mod run_directory;
+pub mod selfcheck;
 pub mod store;
 pub mod text;
 

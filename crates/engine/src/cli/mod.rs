@@ -1,6 +1,7 @@
 //! The commands. Each file is one command; this one holds what they share.
 
 mod eval;
+mod fold;
 mod models;
 mod progress;
 mod run;
@@ -36,6 +37,8 @@ enum Command {
     Run(run::RunArguments),
     /// Compare a run's decisions with known labels.
     Eval(eval::EvalArguments),
+    /// Check the fold itself on records whose answers are known.
+    Fold(fold::FoldArguments),
     /// List the models of the manifest and which are here.
     Models,
     /// Fetch a model and verify its bytes.
@@ -50,6 +53,7 @@ impl Arguments {
         match self.command {
             Command::Run(arguments) => run::run(arguments),
             Command::Eval(arguments) => eval::eval(&arguments),
+            Command::Fold(arguments) => fold::fold(&arguments),
             Command::Models => models::list(),
             Command::Pull(arguments) => models::pull(&arguments),
             Command::Store(arguments) => store::store(&arguments),

@@ -8,6 +8,8 @@
 
 use std::ops::AddAssign;
 
+use rayon::prelude::*;
+
 use super::rows::{Entry, FactRef};
 use super::{
     CITES_MAX, Child, FoldSpec, Hashes, KeyRange, Leaves, NODE_VERSION, Node, Reducer, UnitRef,
@@ -135,43 +137,53 @@ impl<'a> Builder<'a, '_> {
     fn part(&self, entries: &[Entry]) -> Result<(Part<'a>, FoldWork), OperatorError> {
         let mut work = FoldWork::default();
         if let [entry] = entries {
-            let fact = self.leaves.read(entry)?;
-            let unit = self.leaves.unit(entry, &fact);
-            let hashes = Hashes::of(&fact);
-            if self.cache.has_leaf(&hashes.provenance_hash) {
-                work.leaves_reused = 1;
-            } else {
-                work.leaves_computed = 1;
-            }
-            return Ok((Part::Leaf(LeafPart { unit, fact, hashes }), work));
+            let leaf = self.leaf(entry, &mut work)?;
+            return Ok((Part::Leaf(leaf), work));
         }
         let (first, last) = (entries[0].key, entries[entries.len() - 1].key);
         let range = KeyRange::covering(first, last, self.spec.fan_in);
-        let parts = if entries.len() <= self.spec.fan_in as usize {
-            entries.iter().map(std::slice::from_ref).collect()
+        let mut inputs = Vec::with_capacity(self.spec.fan_in as usize);
+        if entries.len() <= self.spec.fan_in as usize {
+            for entry in entries {
+                inputs.push(Part::Leaf(self.leaf(entry, &mut work)?));
+            }
         } else {
-            self.cut(entries, &range)
-        };
-        let folded = if entries.len() >= PARALLEL_LEAVES {
-            use rayon::prelude::*;
-            parts
-                .into_par_iter()
-                .map(|part| self.part(part))
-                .collect::<Result<Vec<_>, _>>()?
-        } else {
-            parts
-                .into_iter()
-                .map(|part| self.part(part))
-                .collect::<Result<Vec<_>, _>>()?
-        };
-        let mut inputs = Vec::with_capacity(folded.len());
-        for (part, more) in folded {
-            work += more;
-            inputs.push(part);
+            let parts = self.cut(entries, &range);
+            if entries.len() >= PARALLEL_LEAVES {
+                let folded = parts
+                    .into_par_iter()
+                    .map(|part| self.part(part))
+                    .collect::<Result<Vec<_>, _>>()?;
+                for (part, more) in folded {
+                    work += more;
+                    inputs.push(part);
+                }
+            } else {
+                for part in parts {
+                    let (part, more) = self.part(part)?;
+                    work += more;
+                    inputs.push(part);
+                }
+            }
         }
         let (node, more) = assemble(self.spec, self.cache, self.sink, range, inputs)?;
         work += more;
         Ok((Part::Node(Box::new(node)), work))
+    }
+
+    fn leaf(&self, entry: &Entry, work: &mut FoldWork) -> Result<LeafPart<'a>, OperatorError> {
+        let fact = self.leaves.read(entry)?;
+        let hashes = Hashes::of(&fact);
+        if self.cache.has_leaf(&hashes.provenance_hash) {
+            work.leaves_reused += 1;
+        } else {
+            work.leaves_computed += 1;
+        }
+        Ok(LeafPart {
+            unit: self.leaves.unit(entry, &fact),
+            fact,
+            hashes,
+        })
     }
 
     /// Cuts entries where they cross into the next part of the range.
@@ -216,7 +228,7 @@ pub(super) fn assemble(
         range,
         children,
         coverage,
-        cited: name_units(&stored),
+        cited: name_units(spec, &stored),
         states: stored.states,
         unsettled: stored.unsettled,
         cited_total: stored.cited_total,
@@ -292,24 +304,23 @@ fn combine(spec: &FoldSpec, inputs: &[Part<'_>]) -> StoredStates {
     }
 }
 
-/// The units that the states name: the first of each state in turn, then the second, and so on.
-fn name_units(stored: &StoredStates) -> Vec<UnitRef> {
-    let mut named: Vec<_> = stored.states.iter().map(|state| state.named()).collect();
-    let mut cited: Vec<UnitRef> = Vec::new();
-    loop {
-        let before = named.iter().map(ExactSizeIterator::len).sum::<usize>();
-        for units in &mut named {
-            if let Some(unit) = units.next()
-                && !cited.iter().any(|known| known.key == unit.key)
-            {
-                if cited.len() == CITES_MAX {
-                    return cited;
-                }
-                cited.push(unit.clone());
+/// The units that the claims of this node would cite: the first of each state in turn, then the
+/// second, and so on.
+fn name_units(spec: &FoldSpec, stored: &StoredStates) -> Vec<UnitRef> {
+    let named: Vec<Vec<&UnitRef>> = spec
+        .reducers
+        .iter()
+        .zip(&stored.states)
+        .map(|(reducer, state)| state.named(reducer.cite_max() as usize))
+        .collect();
+    let most = named.iter().map(Vec::len).max().unwrap_or(0);
+    let mut cited: Vec<UnitRef> = Vec::with_capacity(most);
+    for place in 0..most {
+        for unit in named.iter().filter_map(|units| units.get(place)) {
+            if cited.len() < CITES_MAX && cited.iter().all(|known| known.key != unit.key) {
+                cited.push((*unit).clone());
             }
         }
-        if before == 0 {
-            return cited;
-        }
     }
+    cited
 }

@@ -60,14 +60,26 @@ impl ClusterState {
     }
 
     /// Outliers come first: they must be cited whatever else is.
-    pub(super) fn named(&self) -> Vec<&UnitRef> {
+    pub(super) fn named(&self, max: usize) -> Vec<&UnitRef> {
         let keys = self.clusters.groups.keys().map(String::as_str);
         let outliers = self.dissent.units().chain(self.abstained.units());
-        outliers.chain(self.clusters.in_turn(keys)).collect()
+        let units = outliers.chain(self.clusters.in_turn(keys, max));
+        let mut named: Vec<&UnitRef> = Vec::new();
+        for unit in units {
+            if named.len() < max && !named.contains(&unit) {
+                named.push(unit);
+            }
+        }
+        named
     }
 }
 
 impl Clusters {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         self.selection.encode(canonical);
@@ -175,7 +187,7 @@ impl Reducer for Clusters {
         Ok(Folded {
             value,
             count: state.clusters.total,
-            cites: cite(state.named(), leaves, self.cite_max)?,
+            cites: cite(state.named(self.cite_max as usize), leaves, self.cite_max)?,
             cites_total: state.clusters.total + state.abstained.total,
         })
     }

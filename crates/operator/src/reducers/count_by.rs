@@ -25,6 +25,11 @@ pub struct CountBy {
 }
 
 impl CountBy {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         self.selection.encode(canonical);
@@ -85,7 +90,7 @@ impl Reducer for CountBy {
                 .entry(key.clone())
                 .or_insert_with(|| Value::from(0_u64));
         }
-        let units = state.in_turn(keys.iter().map(|(key, _)| *key));
+        let units = state.in_turn(keys.iter().map(|(key, _)| *key), self.cite_max as usize);
         Ok(Folded {
             value: Value::Object(value),
             count: state.total,

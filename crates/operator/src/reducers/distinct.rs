@@ -58,8 +58,8 @@ impl DistinctState {
         canonical.bytes(&self.registers);
     }
 
-    pub(super) fn named(&self) -> Vec<&UnitRef> {
-        self.units.units().collect()
+    pub(super) fn named(&self, max: usize) -> Vec<&UnitRef> {
+        self.units.units().take(max).collect()
     }
 
     fn add(&mut self, hash: u64) {
@@ -98,6 +98,11 @@ impl DistinctState {
 }
 
 impl Distinct {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         self.selection.encode(canonical);

@@ -91,23 +91,18 @@ impl Groups {
         keys
     }
 
-    /// Names units of each key in turn, so that every key is backed before any is backed twice.
-    pub fn in_turn<'a>(&'a self, keys: impl IntoIterator<Item = &'a str>) -> Vec<&'a UnitRef> {
-        let mut queues: Vec<_> = keys
-            .into_iter()
-            .filter_map(|key| self.get(key))
-            .map(Ranked::units)
-            .collect();
-        let mut units = Vec::new();
-        loop {
-            let before = units.len();
-            for queue in &mut queues {
-                units.extend(queue.next());
-            }
-            if units.len() == before {
-                return units;
-            }
-        }
+    /// Names at most `max` units, of each key in turn, so that every key is backed before any is
+    /// backed twice.
+    pub fn in_turn<'a>(
+        &'a self,
+        keys: impl IntoIterator<Item = &'a str>,
+        max: usize,
+    ) -> Vec<&'a UnitRef> {
+        let groups: Vec<&Ranked> = keys.into_iter().filter_map(|key| self.get(key)).collect();
+        let most = groups.iter().map(|group| group.best.len()).max();
+        let places = 0..most.unwrap_or(0);
+        let turns = places.flat_map(|place| groups.iter().map(move |group| group.best.get(place)));
+        turns.flatten().map(|(_, unit)| unit).take(max).collect()
     }
 
     /// Writes the state into a hash.

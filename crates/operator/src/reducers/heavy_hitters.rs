@@ -55,7 +55,7 @@ impl HitterState {
     }
 
     /// Counters name no units: those are found again over the leaves.
-    pub(super) fn named(&self) -> Vec<&UnitRef> {
+    pub(super) fn named(&self, _: usize) -> Vec<&UnitRef> {
         Vec::new()
     }
 
@@ -85,6 +85,11 @@ impl HitterState {
 }
 
 impl HeavyHitters {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         self.selection.encode(canonical);
@@ -144,7 +149,7 @@ impl Reducer for HeavyHitters {
             .iter()
             .map(|(key, count)| json!({ "label": key, "count": count }))
             .collect();
-        let units = exact.in_turn(frequent.iter().map(|(key, _)| *key));
+        let units = exact.in_turn(frequent.iter().map(|(key, _)| *key), self.cite_max as usize);
         Ok(Folded {
             count: value.len() as u64,
             value: Value::Array(value),

@@ -29,6 +29,11 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         self.selection.encode(canonical);
@@ -88,7 +93,10 @@ impl Reducer for Histogram {
                 Value::Object(row)
             })
             .collect();
-        let units = state.in_turn(state.groups.keys().map(String::as_str));
+        let units = state.in_turn(
+            state.groups.keys().map(String::as_str),
+            self.cite_max as usize,
+        );
         Ok(Folded {
             value: Value::Array(bins),
             count: state.total,

@@ -55,16 +55,21 @@ impl JoinState {
         self.right.encode(canonical);
     }
 
-    pub(super) fn named(&self) -> Vec<&UnitRef> {
+    pub(super) fn named(&self, max: usize) -> Vec<&UnitRef> {
         let sides = [&self.left, &self.right];
-        sides
+        let units = sides
             .into_iter()
-            .flat_map(|side| side.in_turn(side.groups.keys().map(String::as_str)))
-            .collect()
+            .flat_map(|side| side.in_turn(side.groups.keys().map(String::as_str), max));
+        units.take(max).collect()
     }
 }
 
 impl Join {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         for side in [&self.left, &self.right] {
@@ -141,8 +146,9 @@ impl Reducer for Join {
                 json!({ "label": key, "left": left, "right": right, "pairs": left * right })
             })
             .collect();
-        let mut units = state.left.in_turn(keys.iter().copied());
-        units.extend(state.right.in_turn(keys.iter().copied()));
+        let max = self.cite_max as usize;
+        let mut units = state.left.in_turn(keys.iter().copied(), max);
+        units.extend(state.right.in_turn(keys.iter().copied(), max));
         let total = keys
             .iter()
             .map(|key| state.left.count(key) + state.right.count(key))

@@ -105,6 +105,11 @@ macro_rules! aggregates {
                 match self { $(Self::$name(_) => $op),* }
             }
 
+            /// Units that a claim of the reducer cites at most.
+            pub const fn cite_max(&self) -> u32 {
+                match self { $(Self::$name(reducer) => reducer.cite_max()),* }
+            }
+
             /// Writes operation, version and parameters into a hash.
             pub fn encode(&self, canonical: &mut Canonical) {
                 match self {
@@ -127,12 +132,11 @@ macro_rules! aggregates {
                 }
             }
 
-            /// The units that the state names, those that matter most first.
-            pub fn named(&self) -> std::vec::IntoIter<&UnitRef> {
-                let units: Vec<&UnitRef> = match self {
-                    $(Self::$name(state) => state.named()),*
-                };
-                units.into_iter()
+            /// At most `max` units that the state names, those that matter most first.
+            pub fn named(&self, max: usize) -> Vec<&UnitRef> {
+                match self {
+                    $(Self::$name(state) => state.named(max)),*
+                }
             }
         }
 
@@ -218,13 +222,13 @@ fn mismatch(reducer: &Aggregate, state: &AggregateState) -> ! {
 }
 
 impl Ranked {
-    fn named(&self) -> Vec<&UnitRef> {
-        self.units().collect()
+    fn named(&self, max: usize) -> Vec<&UnitRef> {
+        self.units().take(max).collect()
     }
 }
 
 impl Groups {
-    fn named(&self) -> Vec<&UnitRef> {
-        self.in_turn(self.groups.keys().map(String::as_str))
+    fn named(&self, max: usize) -> Vec<&UnitRef> {
+        self.in_turn(self.groups.keys().map(String::as_str), max)
     }
 }

@@ -59,8 +59,8 @@ impl QuantileState {
         }
     }
 
-    pub(super) fn named(&self) -> Vec<&UnitRef> {
-        self.units.units().collect()
+    pub(super) fn named(&self, max: usize) -> Vec<&UnitRef> {
+        self.units.units().take(max).collect()
     }
 
     fn narrow(&mut self) {
@@ -85,6 +85,11 @@ impl QuantileState {
 }
 
 impl Quantiles {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         self.selection.encode(canonical);

@@ -26,6 +26,11 @@ pub struct Set {
 }
 
 impl Set {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         self.selection.encode(canonical);
@@ -97,7 +102,10 @@ impl Reducer for Set {
                 .map(|key| Value::from(key.as_str()))
                 .collect(),
         };
-        let units = state.in_turn(state.groups.keys().map(String::as_str));
+        let units = state.in_turn(
+            state.groups.keys().map(String::as_str),
+            self.cite_max as usize,
+        );
         Ok(Folded {
             count: match &self.key {
                 None => state.total,

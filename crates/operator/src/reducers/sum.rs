@@ -56,12 +56,17 @@ impl SumState {
         self.units.encode(canonical);
     }
 
-    pub(super) fn named(&self) -> Vec<&UnitRef> {
-        self.units.units().collect()
+    pub(super) fn named(&self, max: usize) -> Vec<&UnitRef> {
+        self.units.units().take(max).collect()
     }
 }
 
 impl Sum {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         self.selection.encode(canonical);

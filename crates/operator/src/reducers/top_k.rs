@@ -29,6 +29,11 @@ pub struct TopK {
 }
 
 impl TopK {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         self.selection.encode(canonical);

@@ -18,6 +18,11 @@ pub struct TopKeys {
 }
 
 impl TopKeys {
+    /// Units that the claim cites at most.
+    pub const fn cite_max(&self) -> u32 {
+        self.counts.cite_max
+    }
+
     /// Writes the parameters into a hash.
     pub fn encode(&self, canonical: &mut Canonical) {
         self.counts.encode(canonical);
@@ -50,7 +55,10 @@ impl Reducer for TopKeys {
             .iter()
             .map(|(label, count)| json!({ "label": label, "count": count }))
             .collect();
-        let units = state.in_turn(keys.iter().map(|(key, _)| *key));
+        let units = state.in_turn(
+            keys.iter().map(|(key, _)| *key),
+            self.counts.cite_max as usize,
+        );
         Ok(Folded {
             count: value.len() as u64,
             value: Value::Array(value),

@@ -8,6 +8,7 @@ mod laws;
 mod replay;
 mod runs;
 mod script;
+mod selfcheck;
 mod store;
 mod store_file;
 mod store_maintenance;

@@ -166,11 +166,11 @@ fn equal_facts_give_equal_trees_whatever_happened_before() {
     let golden = root.unwrap().hashes;
     assert_eq!(
         golden.fact_hash.to_string(),
-        "9c91add469d6f1bfd1448a05b5b8612e145889d05ec4f284f5cebad776d9fd78"
+        "fac4cdacea3de86912d2a6a6ae039749e3bef27452aea8fe0e713f8aa56225ee"
     );
     assert_eq!(
         golden.provenance_hash.to_string(),
-        "704bda83c32df95381fbeef3bb6692fcc43f9ea66d3782d57973348afb9167e0"
+        "2de301cb934971ac8cf28c5d40d63d856859fc39a46ebac7a7bcfc5eb6e4031a"
     );
 }
 
