@@ -14,7 +14,7 @@ use operator::infer::CancelFlag;
 use operator::ops::{Partition, partition};
 use operator::record::read_source;
 use operator::run::{RunOptions, RunOutcome};
-use operator::store::{FactStore, MemoryStore};
+use operator::store::{Store, MemoryStore};
 
 use crate::tiny::fixture;
 
@@ -49,10 +49,11 @@ fn load() -> (Plan, Partition) {
     (plan, parts)
 }
 
-fn run(infer: &mut LocalInfer, memo: Option<&dyn FactStore>) -> RunOutcome {
+fn run(infer: &mut LocalInfer, memo: Option<&dyn Store>) -> RunOutcome {
     let (plan, parts) = load();
     let cancel = CancelFlag::new();
     let options = RunOptions {
+        redact: false,
         limit: Some(LIMIT),
         clock: &|| 0,
         cancel: &cancel,

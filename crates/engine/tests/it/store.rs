@@ -78,6 +78,7 @@ fn run_on_day_100(place: &Place, model: &str, plan: &str, input: &str, store: &P
     let parts = partition(&plan, artifact, records, bad).unwrap();
     let store = open(store, || 100);
     let options = RunOptions {
+        redact: false,
         limit: None,
         clock: &|| 0,
         cancel: &CancelFlag::new(),
