@@ -14,7 +14,7 @@ use operator::infer::CancelFlag;
 use operator::ops::{Partition, partition};
 use operator::record::read_source;
 use operator::run::{RunOptions, RunOutcome};
-use operator::store::{Store, MemoryStore};
+use operator::store::{MemoryStore, Store};
 
 use crate::tiny::fixture;
 

@@ -173,7 +173,7 @@ impl<'a> Builder<'a, '_> {
 
     fn leaf(&self, entry: &Entry, work: &mut FoldWork) -> Result<LeafPart<'a>, OperatorError> {
         let fact = self.leaves.read(entry)?;
-        let hashes = Hashes::of(&fact);
+        let hashes = self.leaves.hashes(entry, &fact);
         if self.cache.has_leaf(&hashes.provenance_hash) {
             work.leaves_reused += 1;
         } else {

@@ -24,7 +24,7 @@ pub use build::{FoldWork, NodeCache, StoredStates, fold};
 pub use key::{KeyRange, LeafKey, UnitRef};
 pub use node::{CITES_MAX, Child, Hashes, NODE_VERSION, Node, hash_node, input_key};
 pub use record::{NodeRecord, record_nodes};
-pub use rows::{FactRef, FactRows, Leaves};
+pub use rows::{FactRef, FactRows, Leaves, SealedFacts};
 pub use update::{Siblings, Tree};
 
 use crate::canonical::Canonical;

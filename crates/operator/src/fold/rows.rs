@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use rayon::prelude::*;
 
-use super::{FoldSpec, LeafKey, UnitRef};
+use super::{FoldSpec, Hashes, LeafKey, UnitRef};
 use crate::coverage::Counts;
 use crate::error::OperatorError;
 use crate::fact::Fact;
@@ -47,6 +47,11 @@ pub trait FactRows: Sync {
     /// # Errors
     /// `Io` or `FileInvalid` where facts lie in a file that cannot be read.
     fn read(&self, position: usize) -> Result<FactRef<'_>, OperatorError>;
+
+    /// The hashes of a fact that was read; computed, unless they are kept beside the facts.
+    fn hashes(&self, _position: usize, fact: &Fact) -> Hashes {
+        Hashes::of(fact)
+    }
 }
 
 impl FactRows for [Fact] {
@@ -66,6 +71,50 @@ impl FactRows for Vec<Fact> {
 
     fn read(&self, position: usize) -> Result<FactRef<'_>, OperatorError> {
         self.as_slice().read(position)
+    }
+}
+
+/// Facts with their hashes, which were computed when the facts were made.
+#[derive(Debug, Default)]
+pub struct SealedFacts {
+    facts: Vec<Fact>,
+    hashes: Vec<Hashes>,
+}
+
+impl SealedFacts {
+    /// Hashes every fact once.
+    pub fn seal(facts: Vec<Fact>) -> Self {
+        let hashes = facts.par_iter().map(Hashes::of).collect();
+        Self { facts, hashes }
+    }
+
+    /// The facts.
+    pub fn facts(&self) -> &[Fact] {
+        &self.facts
+    }
+
+    /// Each fact with its hashes.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Fact, &Hashes)> {
+        self.facts.iter().zip(&self.hashes)
+    }
+
+    /// Gives the facts back.
+    pub fn into_facts(self) -> Vec<Fact> {
+        self.facts
+    }
+}
+
+impl FactRows for SealedFacts {
+    fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    fn read(&self, position: usize) -> Result<FactRef<'_>, OperatorError> {
+        Ok(FactRef::Lent(&self.facts[position]))
+    }
+
+    fn hashes(&self, position: usize, _fact: &Fact) -> Hashes {
+        self.hashes[position]
     }
 }
 
@@ -196,6 +245,10 @@ impl<'a> Leaves<'a> {
 
     pub(super) fn read(&self, entry: &Entry) -> Result<FactRef<'a>, OperatorError> {
         self.rows.read(entry.position)
+    }
+
+    pub(super) fn hashes(&self, entry: &Entry, fact: &Fact) -> Hashes {
+        self.rows.hashes(entry.position, fact)
     }
 
     pub(super) fn unit(&self, entry: &Entry, fact: &Fact) -> UnitRef {

@@ -9,7 +9,7 @@ use crate::answer::TreeSummary;
 use crate::error::OperatorError;
 use crate::fact::Fact;
 use crate::fold::{
-    Child, FoldSpec, Hashes, KeyRange, Leaves, Node, NodeCache, NodeRecord, StoredStates,
+    Child, FoldSpec, KeyRange, Leaves, Node, NodeCache, NodeRecord, SealedFacts, StoredStates,
     input_key, record_nodes,
 };
 use crate::id::ContentHash;
@@ -43,15 +43,17 @@ impl NodeCache for Known<'_> {
     }
 }
 
-/// Folds the leaves of a run.
+/// Folds the facts of a run.
 ///
 /// # Errors
 /// `Store` when what was learnt cannot be written; what reading a fact may cause.
 pub(super) fn fold(
     plan: &Plan,
-    leaves: &Leaves<'_>,
+    facts: &SealedFacts,
     store: Option<&dyn Store>,
 ) -> Result<Folded, OperatorError> {
+    let spec = reduce::spec(plan);
+    let leaves = &Leaves::arrange(&spec, facts)?;
     let made = Mutex::new(Vec::new());
     let sink = |node: &Node, reused: bool| {
         let mut made = made.lock().unwrap_or_else(|held| held.into_inner());
@@ -63,7 +65,12 @@ pub(super) fn fold(
     };
     let made = made.into_inner().unwrap_or_else(|held| held.into_inner());
     if let Some(store) = store {
-        remember(store, leaves, made.iter().filter(|(_, reused)| !reused))?;
+        remember(
+            store,
+            &spec,
+            facts,
+            made.iter().filter(|(_, reused)| !reused),
+        )?;
     }
     let Some(root) = &reduction.root else {
         return Ok(Folded {
@@ -92,18 +99,18 @@ pub(super) fn fold(
 
 fn remember<'n>(
     store: &dyn Store,
-    leaves: &Leaves<'_>,
+    spec: &FoldSpec,
+    facts: &SealedFacts,
     made: impl Iterator<Item = &'n (Node, bool)>,
 ) -> Result<(), OperatorError> {
-    let mut facts = Vec::new();
-    leaves.visit(&mut |_, fact| {
-        let key = Hashes::of(fact).provenance_hash;
-        if !store.has(Kind::Fact, key.as_bytes()) {
-            facts.push((*key.as_bytes(), encode(&stripped(fact))?));
+    let mut leaves = Vec::new();
+    for (fact, hashes) in facts.iter() {
+        let key = hashes.provenance_hash.as_bytes();
+        if !store.has(Kind::Fact, key) {
+            leaves.push((*key, encode(&stripped(fact))?));
         }
-        Ok(())
-    })?;
-    store.put_bytes(Kind::Fact, &facts)?;
+    }
+    store.put_bytes(Kind::Fact, &leaves)?;
     let mut nodes = Vec::new();
     for (node, _) in made {
         let states = StoredStates {
@@ -111,7 +118,7 @@ fn remember<'n>(
             unsettled: node.unsettled.clone(),
             cited_total: node.cited_total,
         };
-        let key = input_key(leaves.spec(), node.range, &node.children);
+        let key = input_key(spec, node.range, &node.children);
         nodes.push((*key.as_bytes(), encode(&states)?));
     }
     store.put_bytes(Kind::Node, &nodes)

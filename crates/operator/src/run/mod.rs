@@ -16,13 +16,13 @@ use crate::coverage;
 use crate::error::OperatorError;
 use crate::event::{Event, EventSink};
 use crate::fact::{Fact, FieldValue, Status};
-use crate::fold::Leaves;
+use crate::fold::SealedFacts;
 use crate::id::{ContentHash, FactKey, UnitId};
 use crate::infer::{
     BackendIdentity, CancelFlag, Completion, FailReason, Infer, InferError, InferJob, JobUsage,
     Question, UnitOutcome, UnitUsage,
 };
-use crate::ops::{BadUnit, Partition, Route, Unit, map, prefilter, reduce};
+use crate::ops::{BadUnit, Partition, Route, Unit, map, prefilter};
 use crate::plan::{EvidenceMode, Plan};
 use crate::run_directory::RunDirectory;
 use crate::store::{Store, StoredAnswers, fact_key};
@@ -486,9 +486,9 @@ impl<'a> Pass<'a, '_> {
             units.chain(partition.bad.iter().map(|bad| &bad.id)),
             self.facts.iter().map(|fact| &fact.unit_id),
         )?;
-        let spec = reduce::spec(self.plan);
-        let leaves = Leaves::arrange(&spec, &self.facts)?;
-        let folded = folding::fold(self.plan, &leaves, store)?;
+        let sealed = SealedFacts::seal(std::mem::take(&mut self.facts));
+        let folded = folding::fold(self.plan, &sealed, store)?;
+        self.facts = sealed.into_facts();
         self.journal.log(Event::Folded {
             work: folded.reduction.work,
             root: folded.reduction.root.as_ref().map(|root| root.hashes),
