@@ -7,8 +7,9 @@
 //!
 //! `time` folds facts that lie in memory, alternating with a plain hash-map group-by of the same
 //! facts into the same counts and first units, and prints medians and ratios. Leaves are sealed
-//! (hashed) when facts are made; what that costs is shown apart, and the second ratio includes it. `memory` folds facts that are made as they are read, so that what the process
-//! holds is what the fold holds.
+//! (hashed) when facts are made; what that costs is shown apart, and the second ratio includes it.
+//! `memory` folds facts that are made as they are read, so that what the process holds is what the
+//! fold holds.
 
 use std::collections::HashMap;
 use std::error::Error;

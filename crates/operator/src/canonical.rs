@@ -2,7 +2,7 @@
 //!
 //! Every value is written as one tag byte and a payload. Unsigned numbers, and the lengths that
 //! text, bytes, lists and maps carry, are LEB128: seven bits a byte, low ones first, in the fewest
-//! bytes. Signed numbers are little-endian. The domain separates kinds of hashes: it is the context
+//! bytes. Signed numbers are zigzagged (0, -1, 1, -2, ...) and then written likewise. The domain separates kinds of hashes: it is the context
 //! of BLAKE3's key derivation, so no two domains share a hash even for equal bytes. There are no
 //! floats here: a decimal number of a record is written as the text it prints as.
 
@@ -10,6 +10,8 @@ use std::cell::RefCell;
 
 use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 use serde_json::{Map, Value};
+
+use crate::id::ContentHash;
 
 const TAG_U64: u8 = 1;
 const TAG_I64: u8 = 2;
@@ -22,6 +24,15 @@ const TAG_SOME: u8 = 8;
 const TAG_BOOL: u8 = 9;
 const TAG_DECIMAL: u8 = 10;
 const TAG_I128: u8 = 11;
+
+/// Bytes that a buffer starts with; one that had to grow is not kept.
+const SPARE_BYTES: usize = 2_048;
+/// Buffers that a thread keeps.
+const SPARE_MAX: usize = 4;
+
+thread_local! {
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Writes values in the canonical encoding and hashes them under one domain.
 ///
@@ -37,9 +48,10 @@ pub struct Canonical {
 impl Canonical {
     /// Starts an encoding in a domain, a fixed text such as `"operator 2026 record v1"`.
     pub fn new(domain: &'static str) -> Self {
+        let bytes = SPARE.with_borrow_mut(Vec::pop);
         Self {
             domain,
-            bytes: Vec::with_capacity(512),
+            bytes: bytes.unwrap_or_else(|| Vec::with_capacity(SPARE_BYTES)),
         }
     }
 
@@ -53,14 +65,19 @@ impl Canonical {
         self.u64(u64::from(value))
     }
 
+    /// Writes an unsigned integer of 128 bits, encoded as [`Canonical::u64`] encodes it.
+    pub fn u128(&mut self, value: u128) -> &mut Self {
+        self.put_wide(TAG_U64, value)
+    }
+
     /// Writes a signed integer.
     pub fn i64(&mut self, value: i64) -> &mut Self {
-        self.put(TAG_I64, &value.to_le_bytes())
+        self.put_number(TAG_I64, (value << 1 ^ value >> 63) as u64)
     }
 
     /// Writes a signed integer of 128 bits.
     pub fn i128(&mut self, value: i128) -> &mut Self {
-        self.put(TAG_I128, &value.to_le_bytes())
+        self.put_wide(TAG_I128, (value << 1 ^ value >> 127) as u128)
     }
 
     /// Writes a truth value.
@@ -76,6 +93,18 @@ impl Canonical {
     /// Writes bytes with their length.
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
         self.put_sized(TAG_BYTES, value)
+    }
+
+    /// Writes hashes as the bytes that they make up together.
+    pub fn hashes<'h>(
+        &mut self,
+        hashes: impl ExactSizeIterator<Item = &'h ContentHash>,
+    ) -> &mut Self {
+        self.put_number(TAG_BYTES, hashes.len() as u64 * 32);
+        for hash in hashes {
+            self.bytes.extend_from_slice(hash.as_bytes());
+        }
+        self
     }
 
     /// Opens a list of `length` values; the caller writes exactly so many next.
@@ -166,6 +195,33 @@ impl Canonical {
         }
         self.bytes.push(number as u8);
         self
+    }
+
+    fn put_wide(&mut self, tag: u8, mut number: u128) -> &mut Self {
+        self.bytes.push(tag);
+        while number >= 0x80 {
+            self.bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+        self
+    }
+}
+
+impl Drop for Canonical {
+    fn drop(&mut self) {
+        // Buffers of a usual size are used again: a fold hashes every leaf and node twice.
+        if self.bytes.capacity() == SPARE_BYTES {
+            let mut bytes = std::mem::take(&mut self.bytes);
+            bytes.clear();
+            // Nothing to return it to where the thread is ending.
+            let _ = SPARE.try_with(|spare| {
+                let mut spare = spare.borrow_mut();
+                if spare.len() < SPARE_MAX {
+                    spare.push(bytes);
+                }
+            });
+        }
     }
 }
 

@@ -92,73 +92,62 @@ pub struct Coverage {
     pub last: Option<UnitRef>,
 }
 
+/// One of the parts that a coverage is joined from.
+#[derive(Debug, Clone, Copy)]
+pub enum Covered<'a> {
+    /// A single unit and how it ended.
+    Unit(&'a UnitRef, Status),
+    /// A part that was joined before.
+    Part(&'a Coverage),
+}
+
 impl Coverage {
-    /// Covers nothing; the neutral element of `append`.
+    /// Covers nothing; the neutral element of `join`.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// Covers one unit.
-    pub fn of(unit: &UnitRef, status: Status) -> Self {
+    /// Joins what follows each other in key order.
+    ///
+    /// # Errors
+    /// `CoverageOverlap` when a part does not begin after the one before it ends: a unit that is
+    /// delivered again is refused, not absorbed.
+    pub fn join<'a>(parts: impl IntoIterator<Item = Covered<'a>>) -> Result<Self, OperatorError> {
         let mut counts = Counts::default();
-        counts.add(status);
-        Self {
+        let (mut first, mut last): (Option<&UnitRef>, Option<&UnitRef>) = (None, None);
+        for part in parts {
+            let (from, to) = match part {
+                Covered::Unit(unit, status) => {
+                    counts.add(status);
+                    (Some(unit), Some(unit))
+                }
+                Covered::Part(part) => {
+                    counts.merge(&part.counts);
+                    (part.first.as_ref(), part.last.as_ref())
+                }
+            };
+            if let (Some(last), Some(from)) = (last, from)
+                && last.key >= from.key
+            {
+                return Err(OperatorError::CoverageOverlap {
+                    unit_id: from.id.to_string(),
+                });
+            }
+            first = first.or(from);
+            last = to.or(last);
+        }
+        Ok(Self {
             counts,
-            first: Some(unit.clone()),
-            last: Some(unit.clone()),
-        }
+            first: first.cloned(),
+            last: last.cloned(),
+        })
     }
 
-    /// Joins one unit of a later key.
-    ///
-    /// # Errors
-    /// As `append`.
-    pub fn append_unit(&mut self, unit: &UnitRef, status: Status) -> Result<(), OperatorError> {
-        self.follow(unit)?;
-        self.counts.add(status);
-        if self.first.is_none() {
-            self.first = Some(unit.clone());
-        }
-        self.last = Some(unit.clone());
-        Ok(())
-    }
-
-    fn follow(&self, next: &UnitRef) -> Result<(), OperatorError> {
-        match &self.last {
-            Some(last) if last.key >= next.key => Err(OperatorError::CoverageOverlap {
-                unit_id: next.id.to_string(),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Joins the coverage of later keys to this one.
-    ///
-    /// # Errors
-    /// `CoverageOverlap` when `next` does not begin after this one ends: a unit that is delivered
-    /// again is refused, not absorbed.
-    pub fn append(&mut self, next: &Self) -> Result<(), OperatorError> {
-        if let Some(first) = &next.first {
-            self.follow(first)?;
-        }
-        self.counts.merge(&next.counts);
-        if self.first.is_none() {
-            self.first.clone_from(&next.first);
-        }
-        if next.last.is_some() {
-            self.last.clone_from(&next.last);
-        }
-        Ok(())
-    }
-
-    /// Writes the coverage into a hash.
+    /// Writes the counts into a hash; the ends are those of the outermost leaves.
     pub fn encode(&self, canonical: &mut Canonical) {
         canonical.u64(self.counts.units);
         for status in Status::ALL {
             canonical.u64(self.counts.of(status));
-        }
-        for end in [&self.first, &self.last] {
-            canonical.optional_text(end.as_ref().map(|unit| unit.id.as_str()));
         }
     }
 }

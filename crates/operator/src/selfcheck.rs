@@ -17,8 +17,8 @@ use crate::canonical::Canonical;
 use crate::error::OperatorError;
 use crate::fact::{Fact, Status};
 use crate::fold::{
-    CITES_MAX, Child, FoldSpec, FoldWork, KeyRange, Leaves, Node, NodeCache, NodeRecord,
-    StoredStates, fold, input_key, record_nodes,
+    CITES_MAX, FoldSpec, FoldWork, Leaves, Node, NodeCache, NodeRecord, StoredStates, fold,
+    record_nodes,
 };
 use crate::id::{ContentHash, UnitId};
 use crate::infer::CancelFlag;
@@ -163,7 +163,7 @@ pub fn check(corpus: Corpus<'_>) -> Result<Artifact, OperatorError> {
     })?;
     let nodes = nodes.into_inner().unwrap_or_else(|held| held.into_inner());
     let mut known = Known::default();
-    known.learn(&spec, &facts, &nodes);
+    known.learn(&facts, &nodes);
     let records = match &root {
         Some(root) => record_nodes(root, nodes, &leaves)?,
         None => Vec::new(),
@@ -255,23 +255,22 @@ struct Known {
 }
 
 impl Known {
-    fn learn(&mut self, spec: &FoldSpec, facts: &[Fact], nodes: &[Node]) {
+    fn learn(&mut self, facts: &[Fact], nodes: &[Node]) {
         self.leaves.extend(facts.iter().map(Fact::provenance_hash));
         for node in nodes {
-            let key = input_key(spec, node.range, &node.children);
             let states = StoredStates {
                 states: node.states.clone(),
                 unsettled: node.unsettled.clone(),
                 cited_total: node.cited_total,
             };
-            self.nodes.insert(key, states);
+            self.nodes.insert(node.hashes.fact_hash, states);
         }
     }
 }
 
 impl NodeCache for Known {
-    fn states(&self, spec: &FoldSpec, range: KeyRange, children: &[Child]) -> Option<StoredStates> {
-        self.nodes.get(&input_key(spec, range, children)).cloned()
+    fn states(&self, fact_hash: &ContentHash) -> Option<StoredStates> {
+        self.nodes.get(fact_hash).cloned()
     }
 
     fn has_leaf(&self, provenance_hash: &ContentHash) -> bool {

@@ -13,17 +13,20 @@ use rayon::prelude::*;
 use super::rows::{Entry, FactRef};
 use super::{
     CITES_MAX, Child, FoldSpec, Hashes, KeyRange, Leaves, NODE_VERSION, Node, Reducer, UnitRef,
-    hash_node,
+    hash_inputs, hash_node,
 };
-use crate::coverage::Coverage;
+use crate::coverage::{Coverage, Covered};
 use crate::error::OperatorError;
-use crate::fact::Status;
+use crate::fact::{Fact, Status};
 use crate::id::ContentHash;
 use crate::infer::UnitUsage;
 use crate::reducers::{AggregateState, Ranked};
 
 /// Leaves in a range from which its parts are folded side by side.
 const PARALLEL_LEAVES: usize = 4_096;
+
+/// Leaves in a range below which they are read ahead together; so many lie in a core's cache.
+const TOUCHED_LEAVES: usize = 512;
 
 /// What equal inputs gave before.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -38,8 +41,8 @@ pub struct StoredStates {
 
 /// Where states of equal inputs may be found.
 pub trait NodeCache: Sync {
-    /// The states that these inputs gave, by `input_key`; none when they are not known.
-    fn states(&self, spec: &FoldSpec, range: KeyRange, children: &[Child]) -> Option<StoredStates>;
+    /// The states of the node of this fact hash; none when they are not known.
+    fn states(&self, fact_hash: &ContentHash) -> Option<StoredStates>;
 
     /// Whether the leaf of this provenance hash is known.
     fn has_leaf(&self, provenance_hash: &ContentHash) -> bool;
@@ -47,7 +50,7 @@ pub trait NodeCache: Sync {
 
 /// Knows nothing.
 impl NodeCache for () {
-    fn states(&self, _: &FoldSpec, _: KeyRange, _: &[Child]) -> Option<StoredStates> {
+    fn states(&self, _: &ContentHash) -> Option<StoredStates> {
         None
     }
 
@@ -104,15 +107,16 @@ pub fn fold(
         Part::Node(node) => *node,
         Part::Leaf(leaf) => {
             let range = KeyRange::covering(leaf.unit.key, leaf.unit.key, leaves.spec().fan_in);
-            let (node, more) = assemble(leaves.spec(), cache, sink, range, vec![Part::Leaf(leaf)])?;
+            let inputs = [Part::Leaf(leaf)].into_iter().collect();
+            let (node, more) = assemble(leaves.spec(), cache, sink, range, inputs)?;
             work += more;
-            node
+            *node
         }
     };
     Ok((Some(root), work))
 }
 
-/// An input of a node while it is being made.
+/// What a part of a range folds to: an input of the node above.
 pub(super) enum Part<'a> {
     Leaf(LeafPart<'a>),
     Node(Box<Node>),
@@ -123,6 +127,63 @@ pub(super) struct LeafPart<'a> {
     pub(super) unit: UnitRef,
     pub(super) fact: FactRef<'a>,
     pub(super) hashes: Hashes,
+}
+
+/// The inputs of a node while it is being made: what it will say of them, and what that is made of.
+#[derive(Default)]
+pub(super) struct Inputs<'a> {
+    children: Vec<Child>,
+    sources: Vec<Source<'a>>,
+}
+
+enum Source<'a> {
+    Fact(FactRef<'a>),
+    Node(Box<Node>),
+}
+
+enum Input<'i> {
+    Leaf(&'i UnitRef, &'i Fact),
+    Node(&'i Node),
+}
+
+impl<'a> Inputs<'a> {
+    fn with_capacity(inputs: usize) -> Self {
+        Self {
+            children: Vec::with_capacity(inputs),
+            sources: Vec::with_capacity(inputs),
+        }
+    }
+
+    pub(super) fn push(&mut self, part: Part<'a>) {
+        let (child, source) = match part {
+            Part::Leaf(LeafPart { unit, fact, hashes }) => {
+                (Child::Leaf { unit, hashes }, Source::Fact(fact))
+            }
+            Part::Node(node) => {
+                let (range, hashes) = (node.range, node.hashes);
+                (Child::Node { range, hashes }, Source::Node(node))
+            }
+        };
+        self.children.push(child);
+        self.sources.push(source);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Input<'_>> {
+        let pairs = self.children.iter().zip(&self.sources);
+        pairs.map(|(child, source)| match (child, source) {
+            (Child::Leaf { unit, .. }, Source::Fact(fact)) => Input::Leaf(unit, fact),
+            (_, Source::Node(node)) => Input::Node(node),
+            (Child::Node { .. }, Source::Fact(_)) => unreachable!("push pairs a leaf with a fact"),
+        })
+    }
+}
+
+impl<'a> FromIterator<Part<'a>> for Inputs<'a> {
+    fn from_iter<I: IntoIterator<Item = Part<'a>>>(parts: I) -> Self {
+        let mut inputs = Self::default();
+        parts.into_iter().for_each(|part| inputs.push(part));
+        inputs
+    }
 }
 
 struct Builder<'a, 'b> {
@@ -142,7 +203,7 @@ impl<'a> Builder<'a, '_> {
         }
         let (first, last) = (entries[0].key, entries[entries.len() - 1].key);
         let range = KeyRange::covering(first, last, self.spec.fan_in);
-        let mut inputs = Vec::with_capacity(self.spec.fan_in as usize);
+        let mut inputs = Inputs::with_capacity(entries.len().min(self.spec.fan_in as usize));
         if entries.len() <= self.spec.fan_in as usize {
             for entry in entries {
                 inputs.push(Part::Leaf(self.leaf(entry, &mut work)?));
@@ -159,7 +220,11 @@ impl<'a> Builder<'a, '_> {
                     inputs.push(part);
                 }
             } else {
+                let crossing = entries.len() > TOUCHED_LEAVES;
                 for part in parts {
+                    if crossing && part.len() <= TOUCHED_LEAVES {
+                        self.leaves.touch(part)?;
+                    }
                     let (part, more) = self.part(part)?;
                     work += more;
                     inputs.push(part);
@@ -168,7 +233,7 @@ impl<'a> Builder<'a, '_> {
         }
         let (node, more) = assemble(self.spec, self.cache, self.sink, range, inputs)?;
         work += more;
-        Ok((Part::Node(Box::new(node)), work))
+        Ok((Part::Node(node), work))
     }
 
     fn leaf(&self, entry: &Entry, work: &mut FoldWork) -> Result<LeafPart<'a>, OperatorError> {
@@ -208,34 +273,40 @@ pub(super) fn assemble(
     cache: &dyn NodeCache,
     sink: &(dyn Fn(&Node, bool) + Sync),
     range: KeyRange,
-    inputs: Vec<Part<'_>>,
-) -> Result<(Node, FoldWork), OperatorError> {
-    let coverage = cover(&inputs)?;
-    let children: Vec<Child> = inputs.iter().map(child).collect();
-    let known = cache.states(spec, range, &children);
+    inputs: Inputs<'_>,
+) -> Result<(Box<Node>, FoldWork), OperatorError> {
+    let coverage = Coverage::join(inputs.iter().map(|input| match input {
+        Input::Leaf(unit, fact) => Covered::Unit(unit, fact.status),
+        Input::Node(node) => Covered::Part(&node.coverage),
+    }))?;
+    let fact_hash = hash_inputs(spec, range, &inputs.children);
+    let known = cache.states(&fact_hash);
     let reused = known.is_some();
     let stored = known.unwrap_or_else(|| combine(spec, &inputs));
     let mut cost = UnitUsage::default();
-    for input in &inputs {
+    for input in inputs.iter() {
         cost += match input {
-            Part::Leaf(leaf) => leaf.fact.cost,
-            Part::Node(node) => node.cost,
+            Input::Leaf(_, fact) => fact.cost,
+            Input::Node(node) => node.cost,
         };
     }
-    let mut node = Node {
+    let mut node = Box::new(Node {
         version: NODE_VERSION,
         spec: spec.hash(),
         range,
-        children,
+        children: inputs.children,
         coverage,
-        cited: name_units(spec, &stored),
         states: stored.states,
         unsettled: stored.unsettled,
         cited_total: stored.cited_total,
         cost,
-        hashes: Hashes::NONE,
-    };
-    node.hashes = hash_node(spec, &node);
+        hashes: Hashes {
+            fact_hash,
+            // Set below: it is computed from all the rest.
+            provenance_hash: fact_hash,
+        },
+    });
+    node.hashes.provenance_hash = hash_node(&node);
     sink(&node, reused);
     let work = FoldWork {
         nodes_computed: u64::from(!reused),
@@ -245,48 +316,23 @@ pub(super) fn assemble(
     Ok((node, work))
 }
 
-fn child(input: &Part<'_>) -> Child {
-    match input {
-        Part::Leaf(leaf) => Child::Leaf {
-            unit: leaf.unit.clone(),
-            hashes: leaf.hashes,
-        },
-        Part::Node(node) => Child::Node {
-            range: node.range,
-            hashes: node.hashes,
-        },
-    }
-}
-
-/// The units of all inputs, which must follow each other.
-fn cover(inputs: &[Part<'_>]) -> Result<Coverage, OperatorError> {
-    let mut coverage = Coverage::empty();
-    for input in inputs {
-        match input {
-            Part::Leaf(leaf) => coverage.append_unit(&leaf.unit, leaf.fact.status)?,
-            Part::Node(node) => coverage.append(&node.coverage)?,
-        }
-    }
-    Ok(coverage)
-}
-
-fn combine(spec: &FoldSpec, inputs: &[Part<'_>]) -> StoredStates {
+fn combine(spec: &FoldSpec, inputs: &Inputs<'_>) -> StoredStates {
     let mut states: Vec<AggregateState> = spec.reducers.iter().map(Reducer::empty).collect();
     let mut unsettled = Ranked::empty();
     let mut cited_total = 0;
-    for input in inputs {
+    for input in inputs.iter() {
         match input {
-            Part::Leaf(leaf) => {
+            Input::Leaf(unit, fact) => {
                 let mut selected = false;
                 for (reducer, state) in spec.reducers.iter().zip(&mut states) {
-                    selected |= reducer.absorb(state, &leaf.unit, &leaf.fact);
+                    selected |= reducer.absorb(state, unit, fact);
                 }
                 cited_total += u64::from(selected);
-                if matches!(leaf.fact.status, Status::Abstained | Status::Errored) {
-                    unsettled.absorb(0, &leaf.unit, CITES_MAX);
+                if matches!(fact.status, Status::Abstained | Status::Errored) {
+                    unsettled.absorb(0, unit, CITES_MAX);
                 }
             }
-            Part::Node(node) => {
+            Input::Node(node) => {
                 for ((reducer, state), from) in
                     spec.reducers.iter().zip(&mut states).zip(&node.states)
                 {
@@ -302,25 +348,4 @@ fn combine(spec: &FoldSpec, inputs: &[Part<'_>]) -> StoredStates {
         unsettled,
         cited_total,
     }
-}
-
-/// The units that the claims of this node would cite: the first of each state in turn, then the
-/// second, and so on.
-fn name_units(spec: &FoldSpec, stored: &StoredStates) -> Vec<UnitRef> {
-    let named: Vec<Vec<&UnitRef>> = spec
-        .reducers
-        .iter()
-        .zip(&stored.states)
-        .map(|(reducer, state)| state.named(reducer.cite_max() as usize))
-        .collect();
-    let most = named.iter().map(Vec::len).max().unwrap_or(0);
-    let mut cited: Vec<UnitRef> = Vec::with_capacity(most);
-    for place in 0..most {
-        for unit in named.iter().filter_map(|units| units.get(place)) {
-            if cited.len() < CITES_MAX && cited.iter().all(|known| known.key != unit.key) {
-                cited.push((*unit).clone());
-            }
-        }
-    }
-    cited
 }

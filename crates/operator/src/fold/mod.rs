@@ -22,7 +22,7 @@ mod update;
 
 pub use build::{FoldWork, NodeCache, StoredStates, fold};
 pub use key::{KeyRange, LeafKey, UnitRef};
-pub use node::{CITES_MAX, Child, Hashes, NODE_VERSION, Node, hash_node, input_key};
+pub use node::{CITES_MAX, Child, Hashes, NODE_VERSION, Node, hash_inputs, hash_node};
 pub use record::{NodeRecord, record_nodes};
 pub use rows::{FactRef, FactRows, Leaves, SealedFacts};
 pub use update::{Siblings, Tree};
@@ -112,13 +112,16 @@ impl FoldSpec {
 
     /// The place of a fact's leaf.
     pub fn place(&self, fact: &Fact) -> UnitRef {
-        let key = match self.key {
+        UnitRef {
+            key: self.key_of(fact),
+            id: fact.unit_id.clone(),
+        }
+    }
+
+    fn key_of(&self, fact: &Fact) -> LeafKey {
+        match self.key {
             FoldKey::Id => LeafKey::of_id(&fact.unit_id),
             FoldKey::Ordinal => LeafKey::of_ordinal(fact.ordinal),
-        };
-        UnitRef {
-            key,
-            id: fact.unit_id.clone(),
         }
     }
 }

@@ -1,18 +1,19 @@
 //! A node of the tree: what is known of the units in a range of keys, and which bytes that rests on.
 //!
-//! Two hashes are kept apart. The *fact hash* names what was decided below the node and what the
-//! reducers made of it; the *provenance hash* also names every source byte. A source edit that
+//! Two hashes are kept apart. The *fact hash* names the decisions below the node and the reducers, and
+//! thereby the states; the *provenance hash* names also the states as they were written, and every source byte. A source edit that
 //! changes no decision therefore leaves all fact hashes, and with them every folded state, as they
 //! were. Cost is beside both: it differs from run to run. Must not know how nodes are found.
 
 use serde::{Deserialize, Serialize};
 
-use super::{FoldSpec, KeyRange, UnitRef};
+use super::{FoldSpec, KeyRange, LeafKey, UnitRef};
 use crate::canonical::Canonical;
 use crate::coverage::Coverage;
 use crate::fact::Fact;
 use crate::id::ContentHash;
 use crate::infer::UnitUsage;
+use crate::plan::FoldKey;
 use crate::reducers::{AggregateState, Ranked};
 
 /// Version of the node's format and of how nodes are hashed.
@@ -31,12 +32,6 @@ pub struct Hashes {
 }
 
 impl Hashes {
-    /// Stands in a node until its hashes are computed.
-    pub(super) const NONE: Self = Self {
-        fact_hash: ContentHash::from_bytes([0; 32]),
-        provenance_hash: ContentHash::from_bytes([0; 32]),
-    };
-
     /// The hashes of a fact, which are those of its leaf.
     pub fn of(fact: &Fact) -> Self {
         let fact_hash = fact.fact_hash();
@@ -70,6 +65,14 @@ pub enum Child {
 }
 
 impl Child {
+    /// The first key that the child may speak for.
+    pub const fn start(&self) -> LeafKey {
+        match self {
+            Self::Leaf { unit, .. } => unit.key,
+            Self::Node { range, .. } => range.start,
+        }
+    }
+
     /// The child's hashes.
     pub const fn hashes(&self) -> &Hashes {
         match self {
@@ -95,8 +98,6 @@ pub struct Node {
     pub states: Vec<AggregateState>,
     /// Units below that abstained or errored, named up to the cap.
     pub unsettled: Ranked,
-    /// Units that the states name, in plan order, at most `CITES_MAX`; each has its source below.
-    pub cited: Vec<UnitRef>,
     /// Units below that back some state, named or not.
     pub cited_total: u64,
     /// What computing the answers below cost when they were computed.
@@ -106,53 +107,62 @@ pub struct Node {
     pub hashes: Hashes,
 }
 
-/// Names the inputs of a node before its states are known: equal inputs have equal states, which
-/// can then be looked up instead of computed.
-pub fn input_key(spec: &FoldSpec, range: KeyRange, children: &[Child]) -> ContentHash {
-    let mut canonical = Canonical::new("operator 2026 fold inputs v1");
-    encode_inputs(&mut canonical, spec, range, children);
-    ContentHash::of(&canonical)
-}
-
-fn encode_inputs(canonical: &mut Canonical, spec: &FoldSpec, range: KeyRange, children: &[Child]) {
-    canonical
-        .u32(NODE_VERSION)
-        .bytes(spec.hash().as_bytes())
-        .u32(spec.fan_in)
-        .bytes(&range.start.get().to_le_bytes())
-        .u32(range.height)
-        .list(children.len());
-    for child in children {
-        canonical
-            .bool(matches!(child, Child::Leaf { .. }))
-            .bytes(child.hashes().fact_hash.as_bytes());
+impl Node {
+    /// The units that the claims of this node would cite, at most `CITES_MAX`: the first of each
+    /// state in turn, then the second, and so on.
+    pub fn cited(&self, spec: &FoldSpec) -> Vec<&UnitRef> {
+        let named = spec.reducers.iter().zip(&self.states);
+        let named: Vec<Vec<&UnitRef>> = named
+            .map(|(reducer, state)| state.named(reducer.cite_max() as usize))
+            .collect();
+        let most = named.iter().map(Vec::len).max().unwrap_or(0);
+        let mut cited: Vec<&UnitRef> = Vec::with_capacity(most);
+        for place in 0..most {
+            for unit in named.iter().filter_map(|units| units.get(place)) {
+                if cited.len() < CITES_MAX && cited.iter().all(|known| known.key != unit.key) {
+                    cited.push(unit);
+                }
+            }
+        }
+        cited
     }
 }
 
-/// Hashes a node: what went in, and what came out. The node's own hashes and its cost are left out.
-pub fn hash_node(spec: &FoldSpec, node: &Node) -> Hashes {
+/// The fact hash of a node: it names the inputs, which determine the states. Known before the states
+/// are, it is what they are looked up by.
+pub fn hash_inputs(spec: &FoldSpec, range: KeyRange, children: &[Child]) -> ContentHash {
     let mut canonical = Canonical::new("operator 2026 fold node v1");
-    encode_inputs(&mut canonical, spec, node.range, &node.children);
+    canonical
+        .bytes(spec.hash().as_bytes())
+        .u32(spec.fan_in)
+        .u128(range.start.get())
+        .u32(range.height)
+        // A leaf's hash and a node's are of different domains: which is which need not be said.
+        .hashes(children.iter().map(|child| &child.hashes().fact_hash));
+    // An id tells its own key; a position does not, and states name units with their keys.
+    if spec.key == FoldKey::Ordinal {
+        for child in children {
+            canonical.u128(child.start().get());
+        }
+    }
+    ContentHash::of(&canonical)
+}
+
+/// The provenance hash of a node: what came out, and every source byte that went in. The node's own
+/// hashes and its cost are left out.
+pub fn hash_node(node: &Node) -> ContentHash {
+    let mut canonical = Canonical::new("operator 2026 fold provenance v1");
+    let below = node.children.iter();
+    canonical
+        .bytes(node.hashes.fact_hash.as_bytes())
+        .hashes(below.map(|child| &child.hashes().provenance_hash))
+        .u32(node.version);
     node.coverage.encode(&mut canonical);
     canonical.list(node.states.len());
     for state in &node.states {
         state.encode(&mut canonical);
     }
     node.unsettled.encode(&mut canonical);
-    canonical.u64(node.cited_total).list(node.cited.len());
-    for unit in &node.cited {
-        canonical.text(unit.id.as_str());
-    }
-    let fact_hash = ContentHash::of(&canonical);
-    let mut canonical = Canonical::new("operator 2026 fold provenance v1");
-    canonical
-        .bytes(fact_hash.as_bytes())
-        .list(node.children.len());
-    for child in &node.children {
-        canonical.bytes(child.hashes().provenance_hash.as_bytes());
-    }
-    Hashes {
-        fact_hash,
-        provenance_hash: ContentHash::of(&canonical),
-    }
+    canonical.u64(node.cited_total);
+    ContentHash::of(&canonical)
 }

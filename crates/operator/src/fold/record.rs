@@ -22,7 +22,7 @@ pub struct NodeRecord {
     /// The node.
     #[serde(flatten)]
     pub node: Node,
-    /// Sources of the units in `cited`, in that order, without quotes.
+    /// Sources of the units that the node cites, without quotes; `cited_total` could be.
     pub citations: Vec<Cite>,
 }
 
@@ -55,7 +55,7 @@ pub fn record_nodes(
                 open.push((hashes.provenance_hash, path.clone()));
             }
         }
-        let mut citations = cite(&node.cited, leaves, u32::MAX)?;
+        let mut citations = cite(node.cited(leaves.spec()), leaves, u32::MAX)?;
         for span in citations.iter_mut().filter_map(|cite| cite.span.as_mut()) {
             span.quote = None;
         }

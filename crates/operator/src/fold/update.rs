@@ -271,9 +271,10 @@ impl Change<'_, '_> {
         range: KeyRange,
         inputs: Vec<Part<'_>>,
     ) -> Result<Part<'static>, OperatorError> {
+        let inputs = inputs.into_iter().collect();
         let (node, _) = assemble(&self.tree.spec, &(), &|_, _| {}, range, inputs)?;
-        self.insert(node.clone());
-        Ok(Part::Node(Box::new(node)))
+        self.insert((*node).clone());
+        Ok(Part::Node(node))
     }
 
     fn insert(&mut self, node: Node) {

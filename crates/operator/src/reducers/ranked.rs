@@ -30,9 +30,13 @@ impl Ranked {
     /// Counts one unit and names it if it is among the `max` best.
     pub fn absorb(&mut self, rank: i64, unit: &UnitRef, max: usize) {
         self.total += 1;
-        let place = self
-            .best
-            .partition_point(|(other, held)| (*other, held.key) <= (rank, unit.key));
+        // Keys mostly come in order: most belong at the end.
+        let place = match self.best.last() {
+            Some((other, held)) if (*other, held.key) > (rank, unit.key) => self
+                .best
+                .partition_point(|(other, held)| (*other, held.key) <= (rank, unit.key)),
+            _ => self.best.len(),
+        };
         if place < max {
             self.best.insert(place, (rank, unit.clone()));
             self.best.truncate(max);

@@ -8,10 +8,7 @@ use std::sync::Mutex;
 use crate::answer::TreeSummary;
 use crate::error::OperatorError;
 use crate::fact::Fact;
-use crate::fold::{
-    Child, FoldSpec, KeyRange, Leaves, Node, NodeCache, NodeRecord, SealedFacts, StoredStates,
-    input_key, record_nodes,
-};
+use crate::fold::{Leaves, Node, NodeCache, NodeRecord, SealedFacts, StoredStates, record_nodes};
 use crate::id::ContentHash;
 use crate::infer::UnitUsage;
 use crate::ops::reduce::{self, Reduction};
@@ -32,9 +29,8 @@ pub(super) struct Folded {
 struct Known<'a>(&'a dyn Store);
 
 impl NodeCache for Known<'_> {
-    fn states(&self, spec: &FoldSpec, range: KeyRange, children: &[Child]) -> Option<StoredStates> {
-        let key = input_key(spec, range, children);
-        let bytes = self.0.get_bytes(Kind::Node, key.as_bytes())?;
+    fn states(&self, fact_hash: &ContentHash) -> Option<StoredStates> {
+        let bytes = self.0.get_bytes(Kind::Node, fact_hash.as_bytes())?;
         serde_json::from_slice(&bytes).ok()
     }
 
@@ -65,12 +61,7 @@ pub(super) fn fold(
     };
     let made = made.into_inner().unwrap_or_else(|held| held.into_inner());
     if let Some(store) = store {
-        remember(
-            store,
-            &spec,
-            facts,
-            made.iter().filter(|(_, reused)| !reused),
-        )?;
+        remember(store, facts, made.iter().filter(|(_, reused)| !reused))?;
     }
     let Some(root) = &reduction.root else {
         return Ok(Folded {
@@ -99,7 +90,6 @@ pub(super) fn fold(
 
 fn remember<'n>(
     store: &dyn Store,
-    spec: &FoldSpec,
     facts: &SealedFacts,
     made: impl Iterator<Item = &'n (Node, bool)>,
 ) -> Result<(), OperatorError> {
@@ -118,8 +108,7 @@ fn remember<'n>(
             unsettled: node.unsettled.clone(),
             cited_total: node.cited_total,
         };
-        let key = input_key(spec, node.range, &node.children);
-        nodes.push((*key.as_bytes(), encode(&states)?));
+        nodes.push((*node.hashes.fact_hash.as_bytes(), encode(&states)?));
     }
     store.put_bytes(Kind::Node, &nodes)
 }

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use operator::column::ColumnValue;
 use operator::fact::{Evidence, Fact, FieldValue, Status};
-use operator::fold::{
-    Child, FoldSpec, KeyRange, Leaves, Node, NodeCache, StoredStates, fold, input_key,
-};
+use operator::fold::{FoldSpec, Leaves, Node, NodeCache, StoredStates, fold};
 use operator::id::{ContentHash, UnitId};
 use operator::ops::reduce::{Reduction, reduce, spec};
 use operator::plan::Plan;
@@ -314,20 +312,19 @@ impl Memory {
     pub fn learn(&mut self, spec: &FoldSpec, facts: &[Fact]) {
         self.leaves.extend(facts.iter().map(Fact::provenance_hash));
         for node in folded(spec, facts).1 {
-            let key = input_key(spec, node.range, &node.children);
             let states = StoredStates {
                 states: node.states,
                 unsettled: node.unsettled,
                 cited_total: node.cited_total,
             };
-            self.nodes.insert(key, states);
+            self.nodes.insert(node.hashes.fact_hash, states);
         }
     }
 }
 
 impl NodeCache for Memory {
-    fn states(&self, spec: &FoldSpec, range: KeyRange, children: &[Child]) -> Option<StoredStates> {
-        self.nodes.get(&input_key(spec, range, children)).cloned()
+    fn states(&self, fact_hash: &ContentHash) -> Option<StoredStates> {
+        self.nodes.get(fact_hash).cloned()
     }
 
     fn has_leaf(&self, provenance_hash: &ContentHash) -> bool {

@@ -1,7 +1,7 @@
 //! The laws of the fold over random facts: every reducer, every order, every shape of tree.
 
 use operator::OperatorError;
-use operator::coverage::{self, Coverage};
+use operator::coverage::{self, Coverage, Covered};
 use operator::fact::{Fact, Status};
 use operator::fold::{Leaves, Reducer};
 use operator::id::{ContentHash, UnitId};
@@ -174,22 +174,36 @@ fn coverage_joins_only_what_comes_after_it() {
         author: 0,
     };
     let unit = |id: &str| spec.place(&fact(id, 0, &draw));
-    let mut covered = Coverage::of(&unit("3"), Status::Decided);
-    covered
-        .append(&Coverage::of(&unit("5"), Status::Errored))
-        .unwrap();
+    let (three, four, five) = (unit("3"), unit("4"), unit("5"));
+    let join = |parts: &[Covered<'_>]| Coverage::join(parts.iter().copied());
+    let covered = join(&[
+        Covered::Unit(&three, Status::Decided),
+        Covered::Unit(&five, Status::Errored),
+    ])
+    .unwrap();
     assert_eq!((covered.counts.units, covered.counts.errored), (2, 1));
-    for again in ["5", "4", "3"] {
-        let mut joined = covered.clone();
-        match joined.append(&Coverage::of(&unit(again), Status::Decided)) {
-            Err(OperatorError::CoverageOverlap { unit_id }) => assert_eq!(unit_id, again),
-            other => panic!("{other:?}"),
+    assert_eq!(
+        (&covered.first, &covered.last),
+        (&Some(three.clone()), &Some(five.clone()))
+    );
+    for again in [&five, &four, &three] {
+        let single = join(&[Covered::Unit(again, Status::Decided)]).unwrap();
+        for part in [
+            Covered::Unit(again, Status::Decided),
+            Covered::Part(&single),
+        ] {
+            match join(&[Covered::Part(&covered), part]) {
+                Err(OperatorError::CoverageOverlap { unit_id }) => {
+                    assert_eq!(unit_id, again.id.as_str());
+                }
+                other => panic!("{other:?}"),
+            }
         }
-        assert_eq!(joined, covered, "a refused join leaves no trace");
     }
-    let mut joined = covered.clone();
-    joined.append(&Coverage::empty()).unwrap();
-    assert_eq!(joined, covered);
+    let empty = Coverage::empty();
+    for parts in [[&covered, &empty], [&empty, &covered]] {
+        assert_eq!(join(&parts.map(Covered::Part)).unwrap(), covered);
+    }
 }
 
 #[test]
