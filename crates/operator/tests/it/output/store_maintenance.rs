@@ -82,6 +82,7 @@ fn stats_count_entries_payload_and_days() {
             table("answers v2", 9, 9 * json, Some(100), Some(100)),
             table("facts v1", 199, 199 * 4_012, Some(100), Some(110)),
             table("nodes v1", 0, 0, None, None),
+            table("texts v1", 0, 0, None, None),
         ]
     );
     assert_eq!(found.file_bytes, std::fs::metadata(&path).unwrap().len());
