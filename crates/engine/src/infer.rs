@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kvcache::Namespace;
+use operator::compose::Compose;
 use operator::infer::{
     Answer, BackendIdentity, Completion, FailReason, Infer, InferError, InferJob, JobUsage, Labels,
     PPM, Question, UnitOutcome, UnitUsage,
@@ -201,6 +202,10 @@ impl Infer for LocalInfer {
             EngineError::BadQuestion { .. } => InferError::Refused(error.to_string()),
             other => InferError::Failed(Box::new(other)),
         })
+    }
+
+    fn as_compose(&mut self) -> Option<&mut dyn Compose> {
+        Some(self)
     }
 }
 

@@ -5,8 +5,10 @@
 //! checked against the records alone. Must not know how the facts were folded.
 
 mod page;
+mod wording;
 
 pub use page::render_page;
+pub(crate) use wording::{fill, gap};
 
 use std::collections::BTreeMap;
 
@@ -30,7 +32,8 @@ pub const ANSWER_VERSION: u32 = 2;
 pub struct Claim {
     /// Name of the plan's reduction.
     pub name: String,
-    /// The statement; every number in it is read off `value` or the coverage.
+    /// The statement; every number in it is read off `value` or the coverage. A model's prose says
+    /// that it is one, and of how much of it code has checked.
     pub text: String,
     /// The typed value: an integer, a list or an object. Never a float.
     pub value: Value,

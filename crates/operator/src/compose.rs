@@ -3,6 +3,8 @@
 //! What is written is prose over facts that were settled before; nothing here may become a fact
 //! or enter a fold. This file must not know tokens, KV, models or prompts.
 
+use serde::{Deserialize, Serialize};
+
 use crate::infer::{BackendIdentity, CancelFlag, InferError, UnitUsage};
 
 /// One text to be written by a model from typed facts.
@@ -48,4 +50,32 @@ pub trait Compose {
     /// [`InferError::RubricTooLong`] and [`InferError::Refused`] where the job cannot be done as
     /// asked, such as a prompt that does not fit; [`InferError::Failed`] where the backend broke.
     fn compose(&mut self, job: ComposeJob<'_>) -> Result<Composed, InferError>;
+}
+
+/// Work spent on all texts of a run; a remembered text costs nothing and is counted as such.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComposeUsage {
+    /// Texts that were written, those included that were refused afterwards.
+    pub texts: u64,
+    /// Texts that were looked up.
+    pub remembered: u64,
+    /// Logical prompt tokens: `computed_tokens + cached_tokens`.
+    pub prompt_tokens: u64,
+    /// Prompt tokens that a forward computed.
+    pub computed_tokens: u64,
+    /// Prompt tokens whose keys and values were reused.
+    pub cached_tokens: u64,
+    /// Tokens generated.
+    pub generated_tokens: u64,
+}
+
+impl ComposeUsage {
+    /// Counts one text that was written.
+    pub fn add(&mut self, composed: &Composed) {
+        self.texts += 1;
+        self.prompt_tokens += composed.usage.prompt_tokens;
+        self.computed_tokens += composed.usage.computed_tokens;
+        self.cached_tokens += composed.usage.cached_tokens;
+        self.generated_tokens += composed.generated_tokens;
+    }
 }

@@ -71,6 +71,19 @@ pub enum Event {
         /// Hashes of the root; none without units.
         root: Option<Hashes>,
     },
+    /// A summary was written and re-read, or was refused.
+    Summary {
+        /// Name of the plan's reduction.
+        name: String,
+        /// Why there is none.
+        refused: Option<String>,
+        /// True when its text was looked up.
+        remembered: bool,
+        /// Logical prompt tokens of what was written in this run.
+        prompt_tokens: u64,
+        /// Tokens generated in this run.
+        generated_tokens: u64,
+    },
     /// The run ended and its answer is complete.
     RunFinished {
         /// Final counts.

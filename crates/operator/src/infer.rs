@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use crate::compose::Compose;
 use crate::id::{ContentHash, UnitId};
 use crate::text::UnitText;
 
@@ -336,4 +337,10 @@ pub trait Infer {
         job: InferJob<'_>,
         sink: &mut dyn FnMut(Completion),
     ) -> Result<JobUsage, InferError>;
+
+    /// The same backend as a writer of texts; none, unless it says otherwise, for one that only
+    /// answers.
+    fn as_compose(&mut self) -> Option<&mut dyn Compose> {
+        None
+    }
 }

@@ -8,6 +8,7 @@
 //! | prefilter | unit -> route           | pure, idempotent, neighbours do not matter            |
 //! | map       | units -> facts          | map(a ++ b) = map(a) ++ map(b) given the same answers |
 //! | reduce    | facts -> folded         | fold(a ++ b) = merge(fold a, fold b), in any order    |
+//! | summary   | claims -> prose         | none: code reads its numbers and ids again or refuses |
 //!
 //! The crate asks questions through the trait [`infer::Infer`] and knows nothing of who answers: no
 //! tokens, no KV cache, no model, no HTTP, no async. It reads no clock, no environment and no

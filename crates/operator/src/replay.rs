@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Probabilities are parts per million; a bare label is certain. Everything answered from here is
-//! marked as simulated, in every fact and in the answer. Must not know plans or runs.
+//! marked as simulated, in every fact and in the answer. A recording holds answers only: it writes no
+//! texts, so that a plan's summaries are refused with that reason. Must not know plans or runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;

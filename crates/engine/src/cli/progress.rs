@@ -106,6 +106,10 @@ impl EventSink for RunProgress {
             } if stage == "map" => {
                 self.advance(*status);
             }
+            Event::Summary { name, refused, .. } => match refused {
+                None => eprintln!("summary {name}: written and re-read"),
+                Some(reason) => eprintln!("summary {name}: refused: {reason}"),
+            },
             Event::RunFinished { .. } => self.bar.finish_and_clear(),
             _ => {}
         }

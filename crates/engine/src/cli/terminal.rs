@@ -126,6 +126,17 @@ fn render_usage(out: &mut String, answer: &CitedAnswer, usage: &RunUsage) {
         }
     );
     line!(out, "remembered       {} records", usage.remembered_units);
+    let composed = &usage.composed;
+    if composed.texts + composed.remembered > 0 {
+        line!(
+            out,
+            "summaries        {} written ({} tokens from {}), {} remembered",
+            composed.texts,
+            composed.generated_tokens,
+            composed.prompt_tokens,
+            composed.remembered
+        );
+    }
     line!(
         out,
         "time             {}.{:03} s",

@@ -8,5 +8,6 @@ mod packing;
 mod real_model;
 mod reference;
 mod store;
+mod summary;
 mod tiny;
 mod tokenizer;

@@ -95,7 +95,15 @@ fn write_usage(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std
         ("tokens as if uncached", usage.tokens_as_if_uncached),
         ("wall time, ms", usage.wall_ms),
     ];
-    for (name, amount) in rows {
+    let composed = &usage.composed;
+    let texts = [
+        ("summaries written", composed.texts),
+        ("summaries remembered", composed.remembered),
+        ("their prompt tokens", composed.prompt_tokens),
+        ("their generated tokens", composed.generated_tokens),
+    ];
+    let texts = texts.into_iter().filter(|(_, amount)| *amount > 0);
+    for (name, amount) in rows.into_iter().chain(texts) {
         writeln!(page, "| {name} | {amount} |")?;
     }
     writeln!(page, "\nbackend {}  ", escape(&answer.backend.name))?;

@@ -1,4 +1,5 @@
-//! One pass over a plan: partition in, predicates, memory, one job for the rest, fold, answer.
+//! One pass over a plan: partition in, predicates, memory, one job for the rest, fold, summaries,
+//! answer.
 //!
 //! The only file that knows the order of the operators. It reads no clock (one is handed in), no
 //! environment and no randomness, and must not know who answers. A unit that cannot be read or
@@ -6,12 +7,14 @@
 
 mod folding;
 mod journal;
+mod summaries;
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, count_reasons};
+use crate::compose::ComposeUsage;
 use crate::coverage;
 use crate::error::OperatorError;
 use crate::event::{Event, EventSink};
@@ -54,6 +57,9 @@ pub struct RunUsage {
     pub remembered_units: u64,
     /// Prompt tokens of all answered units, as if neither prefix nor answers had been kept.
     pub tokens_as_if_uncached: u64,
+    /// What the plan's summaries cost; no part of `job`.
+    #[serde(default)]
+    pub composed: ComposeUsage,
 }
 
 /// What a run yields.
@@ -71,7 +77,8 @@ pub struct RunOutcome {
 
 /// Runs a plan over a partition.
 ///
-/// Memory is neither read nor written for a simulated backend.
+/// Memory is neither read nor written for a simulated backend. Summaries are written by the same
+/// backend after the fold; one that cannot be written or does not pass is a refused claim.
 ///
 /// # Errors
 /// `Infer` when the backend refuses the job as a whole; `UnknownCompletion` and
@@ -118,7 +125,8 @@ pub fn run(
     let kept = pass.filter(&partition)?;
     let asked = pass.recall(kept, store)?;
     let backend_failure = pass.ask(asked, infer, store)?;
-    let answer = pass.answer(&partition, records, store)?;
+    let broken = backend_failure.is_some();
+    let answer = pass.answer(&partition, records, infer, broken, store)?;
     pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
     pass.journal.log(Event::RunFinished {
         coverage: answer.coverage,
@@ -478,6 +486,8 @@ impl<'a> Pass<'a, '_> {
         &mut self,
         partition: &Partition,
         records: u64,
+        infer: &mut dyn Infer,
+        broken: bool,
         store: Option<&dyn Store>,
     ) -> Result<CitedAnswer, OperatorError> {
         self.facts.sort_by_key(|fact| fact.ordinal);
@@ -496,6 +506,7 @@ impl<'a> Pass<'a, '_> {
         if let Some(directory) = &mut self.journal.directory {
             directory.write_nodes(&folded.records)?;
         }
+        let claims = self.summarise(&folded.reduction, infer, broken, store)?;
         let counts = folded.reduction.counts;
         let mut answer = CitedAnswer {
             version: ANSWER_VERSION,
@@ -517,7 +528,7 @@ impl<'a> Pass<'a, '_> {
             tree: folded.tree,
             coverage: counts,
             coverage_by_reason: count_reasons(&self.facts),
-            claims: folded.reduction.claims,
+            claims,
         };
         answer.result_hash = answer.hash_result();
         Ok(answer)

@@ -18,11 +18,12 @@ pub(super) enum Table {
     Answers,
     Facts,
     Nodes,
+    Texts,
 }
 
 impl Table {
     /// In the order of the discriminants, so that `table as usize` is the place in it.
-    pub(super) const ALL: [Self; 3] = [Self::Answers, Self::Facts, Self::Nodes];
+    pub(super) const ALL: [Self; 4] = [Self::Answers, Self::Facts, Self::Nodes, Self::Texts];
 
     /// The name in the file; a new layout or meaning of values takes a new name.
     pub(super) const fn name(self) -> &'static str {
@@ -30,6 +31,7 @@ impl Table {
             Self::Answers => "answers v2",
             Self::Facts => "facts v1",
             Self::Nodes => "nodes v1",
+            Self::Texts => "texts v1",
         }
     }
 }
@@ -39,6 +41,7 @@ impl From<Kind> for Table {
         match kind {
             Kind::Fact => Self::Facts,
             Kind::Node => Self::Nodes,
+            Kind::Text => Self::Texts,
         }
     }
 }

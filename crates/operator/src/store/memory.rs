@@ -72,9 +72,12 @@ impl ContentStore for MemoryStore {
         let table = Table::from(kind);
         let mut values = self.lock();
         for (key, payload) in entries {
-            values
-                .entry((table, *key))
-                .or_insert_with(|| entry::seal(table, key, 0, payload));
+            let value = || entry::seal(table, key, 0, payload);
+            if kind == Kind::Text {
+                values.insert((table, *key), value());
+            } else {
+                values.entry((table, *key)).or_insert_with(value);
+            }
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! The store: what was computed once and need not be computed again.
 //!
-//! Three tables, each from a hash of 32 bytes to bytes:
+//! Four tables, each from a hash of 32 bytes to bytes:
 //!
 //! | table        | key             | value                                                   |
 //! |--------------|-----------------|---------------------------------------------------------|
 //! | `answers v2` | [`FactKey`]     | what a backend answered to exactly this question about exactly these bytes, as JSON |
 //! | `facts v1`   | provenance hash | bytes of a fact, opaque to the store                     |
 //! | `nodes v1`   | node key        | bytes of a node of the fold, opaque to the store         |
+//! | `texts v1`   | text key        | a summary's text that passed, opaque to the store        |
 //!
 //! The raw answers are kept beside the facts: whether they decide or abstain is the plan's rule and
 //! is applied anew, so a changed threshold asks nothing again. Failures, cancellations, units that
@@ -69,9 +70,12 @@ pub enum Kind {
     Fact,
     /// A node of the fold, under its node key.
     Node,
+    /// A written text, under what it was written from and by.
+    Text,
 }
 
-/// Keeps content-addressed values: written once, never changed.
+/// Keeps content-addressed values: written once, never changed; only a text, whose reader may refuse
+/// it, is replaced.
 pub trait ContentStore {
     /// Whether a readable value is there; reads and checks it.
     fn has(&self, kind: Kind, key: &[u8; 32]) -> bool {
@@ -83,7 +87,7 @@ pub trait ContentStore {
 
     /// Keeps all entries or none of them, durable on return.
     ///
-    /// A key that already has a readable value keeps it, and its day.
+    /// A key that already has a readable value keeps it, and its day; but for texts.
     ///
     /// # Errors
     /// `Store` when they cannot be written.

@@ -170,7 +170,7 @@ impl ContentStore for RedbStore {
             table,
             key: *key,
             value: entry::seal(table, key, today, payload),
-            once: true,
+            once: kind != Kind::Text,
         });
         self.write(writes.collect())
     }

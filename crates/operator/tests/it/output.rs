@@ -12,4 +12,5 @@ mod selfcheck;
 mod store;
 mod store_file;
 mod store_maintenance;
+mod summary;
 mod trees;

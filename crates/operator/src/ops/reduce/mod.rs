@@ -8,7 +8,7 @@ mod wording;
 
 use serde_json::Value;
 
-use crate::answer::Claim;
+use crate::answer::{Claim, gap};
 use crate::coverage::Counts;
 use crate::error::OperatorError;
 use crate::fold::{FoldSpec, FoldWork, Leaves, Node, NodeCache, Reducer, fold};
@@ -23,6 +23,8 @@ use crate::reducers::{
 pub struct Reduction {
     /// One claim per reduction that code folds, in plan order; summaries are not among them.
     pub claims: Vec<Claim>,
+    /// Facts or members that each of these claims speaks of; 0 where it is refused.
+    pub counted: Vec<u64>,
     /// The root of the tree; none without facts.
     pub root: Option<Node>,
     /// Units per status.
@@ -63,21 +65,27 @@ pub fn reduce(
         .reduces
         .iter()
         .filter(|reduce| !matches!(reduce.op, Operation::Summary { .. }));
-    let mut claims = Vec::new();
+    let (mut claims, mut counted) = (Vec::new(), Vec::new());
     for (place, reduce) in folded.enumerate() {
         let reducer = &spec.reducers[place];
         let empty = reducer.empty();
         let state = root.as_ref().map_or(&empty, |root| &root.states[place]);
-        claims.push(match reducer.finish(state, leaves) {
-            Ok(folded) => state_claim(reduce, folded, counts),
+        let (claim, count) = match reducer.finish(state, leaves) {
+            Ok(folded) => {
+                let count = folded.count;
+                (state_claim(reduce, folded, counts), count)
+            }
             Err(
                 refusal @ (OperatorError::FoldOverflow { .. } | OperatorError::NotSealed { .. }),
-            ) => refuse(reduce, &refusal),
+            ) => (refuse(reduce, &refusal), 0),
             Err(error) => return Err(error),
-        });
+        };
+        claims.push(claim);
+        counted.push(count);
     }
     Ok(Reduction {
         claims,
+        counted,
         root,
         counts,
         work,
@@ -204,7 +212,7 @@ fn state_claim(reduce: &Reduce, folded: Folded, counts: Counts) -> Claim {
     let text = wording::state(reduce, &folded);
     Claim {
         name: reduce.name.clone(),
-        text: text + &wording::gap(counts),
+        text: text + &gap(counts),
         value: folded.value,
         refused: None,
         cites: folded.cites,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::coverage::Counts;
+use crate::answer::fill;
 use crate::plan::{Measure, Operation, Reduce};
 use crate::reducers::{Folded, Selection};
 
@@ -13,27 +13,6 @@ pub(super) fn state(reduce: &Reduce, folded: &Folded) -> String {
         Some(wording) => fill(wording, &value, folded.count),
         None => plain(reduce, &value, folded.count),
     }
-}
-
-/// Replaces both placeholders in one walk, so that a value holding braces is left alone.
-fn fill(wording: &str, value: &str, count: u64) -> String {
-    let mut text = String::new();
-    let mut rest = wording;
-    while let Some(open) = rest.find('{') {
-        text.push_str(&rest[..open]);
-        rest = &rest[open..];
-        if let Some(after) = rest.strip_prefix("{value}") {
-            text.push_str(value);
-            rest = after;
-        } else if let Some(after) = rest.strip_prefix("{count}") {
-            text.push_str(&count.to_string());
-            rest = after;
-        } else {
-            text.push('{');
-            rest = &rest[1..];
-        }
-    }
-    text + rest
 }
 
 fn plain(reduce: &Reduce, value: &str, count: u64) -> String {
@@ -112,34 +91,6 @@ fn plain(reduce: &Reduce, value: &str, count: u64) -> String {
         }
         Operation::Summary { .. } => value.to_owned(),
     }
-}
-
-/// Says what a claim does not cover; empty when it covers everything.
-pub(super) fn gap(counts: Counts) -> String {
-    let mut gaps = Vec::new();
-    for (count, name) in [
-        (counts.abstained, "abstained"),
-        (counts.errored, "errored"),
-        (counts.cancelled, "were cancelled"),
-        (counts.not_run, "were not run"),
-    ] {
-        if count > 0 {
-            gaps.push(format!("{count} {name}"));
-        }
-    }
-    if gaps.is_empty() {
-        return String::new();
-    }
-    let whole = if counts.complete() {
-        ""
-    } else {
-        "incomplete: "
-    };
-    format!(
-        " ({whole}of {} units {} and are not counted)",
-        counts.units,
-        gaps.join(", ")
-    )
 }
 
 fn render(value: &Value) -> String {
