@@ -24,6 +24,7 @@ pub mod canonical;
 pub mod column;
 pub mod compose;
 pub mod coverage;
+pub mod diff;
 pub mod error;
 pub mod eval;
 pub mod event;
