@@ -2,9 +2,11 @@
 
 mod audit;
 mod eval;
+mod explain;
 mod facts;
 mod flights;
 mod laws;
+mod recorded;
 mod replay;
 mod runs;
 mod script;
