@@ -12,6 +12,7 @@ mod groups;
 mod heavy_hitters;
 mod histogram;
 mod join;
+mod number_keys;
 mod quantiles;
 mod ranked;
 mod selection;

@@ -46,6 +46,7 @@ pub struct QuantileState {
     /// Whether numbers were replaced by the lower ends of their buckets.
     pub bucketed: bool,
     /// Number and how often it occurs.
+    #[serde(with = "super::number_keys")]
     pub counts: BTreeMap<i64, u64>,
 }
 

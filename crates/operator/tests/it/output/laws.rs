@@ -3,7 +3,7 @@
 use operator::OperatorError;
 use operator::coverage::{self, Coverage};
 use operator::fact::{Fact, Status};
-use operator::fold::{Leaves, Reducer};
+use operator::fold::{Leaves, NodeRecord, Reducer, StoredStates, record_nodes};
 use operator::id::{ContentHash, UnitId};
 use operator::ops::reduce::spec;
 use operator::reducers::{Aggregate, AggregateState};
@@ -25,6 +25,14 @@ fn merge(reducer: &Aggregate, left: &AggregateState, right: &AggregateState) -> 
     let mut merged = left.clone();
     reducer.merge(&mut merged, right);
     merged
+}
+
+/// A value as it comes out of the JSON that it went into.
+fn read_back<T: serde::Serialize + serde::de::DeserializeOwned>(
+    value: &T,
+) -> Result<T, TestCaseError> {
+    let json = serde_json::to_vec(value).unwrap();
+    serde_json::from_slice(&json).map_err(|error| TestCaseError::fail(error.to_string()))
 }
 
 /// Counters past their number depend on the tree's shape; their answer does not.
@@ -118,6 +126,32 @@ proptest! {
             .map(|row| (row["label"].as_str().unwrap().to_owned(), row["count"].as_u64().unwrap()))
             .collect();
         prop_assert_eq!(found, counts);
+    }
+
+    #[test]
+    fn every_state_and_every_node_is_read_back_as_it_was_written(
+        facts in facts(60), fan_in in 2..=16_u32,
+    ) {
+        let spec = spec_of(&every_operation(), fan_in);
+        let (root, nodes) = folded(&spec, &facts);
+        for node in &nodes {
+            let stored = StoredStates {
+                states: node.states.clone(),
+                unsettled: node.unsettled.clone(),
+                cited_total: node.cited_total,
+            };
+            let read: StoredStates = read_back(&stored)?;
+            for ((read, stored), reducer) in read.states.iter().zip(&stored.states).zip(&spec.reducers) {
+                prop_assert_eq!(read, stored, "{}", reducer.op());
+            }
+            prop_assert_eq!(read, stored);
+        }
+        if let Some(root) = root {
+            let leaves = Leaves::arrange(&spec, &facts).unwrap();
+            for record in record_nodes(&root, nodes, &leaves).unwrap() {
+                prop_assert_eq!(read_back::<NodeRecord>(&record)?, record);
+            }
+        }
     }
 
     #[test]
