@@ -65,12 +65,28 @@ fn eventful() -> Script {
 
 fn wide_run() -> Recorded {
     let text = format!("{PLAN}{WIDE}");
-    record(&text, &wide_issues(90), &mut eventful(), Some(70), false)
+    record(
+        &text,
+        &wide_issues(90),
+        &mut eventful(),
+        Setup {
+            limit: Some(70),
+            ..Setup::default()
+        },
+    )
 }
 
 #[test]
 fn every_status_is_explained_with_its_reason() {
-    let recorded = record(PLAN, &issues(40), &mut eventful(), Some(30), false);
+    let recorded = record(
+        PLAN,
+        &issues(40),
+        &mut eventful(),
+        Setup {
+            limit: Some(30),
+            ..Setup::default()
+        },
+    );
     for (id, status, parts) in [
         (
             "0",
@@ -213,8 +229,16 @@ fn the_bytes_shown_are_the_records_bytes() {
 
 #[test]
 fn a_redacted_run_shows_hashes_and_no_quote() {
-    let open = record(PLAN, &issues(20), &mut Script::new(), None, false);
-    let redacted = record(PLAN, &issues(20), &mut Script::new(), None, true);
+    let open = record(PLAN, &issues(20), &mut Script::new(), Setup::default());
+    let redacted = record(
+        PLAN,
+        &issues(20),
+        &mut Script::new(),
+        Setup {
+            redact: true,
+            ..Setup::default()
+        },
+    );
     let (shown, hidden) = (unit(&open.run, "7"), unit(&redacted.run, "7"));
     assert!(shown.evidence[0].quote.is_some() && hidden.evidence[0].quote.is_none());
     assert_eq!(shown.evidence[0].quote_hash, hidden.evidence[0].quote_hash);
@@ -404,7 +428,7 @@ fn a_claim_adds_up_and_its_carriers_are_nodes_that_count_something() {
 
 #[test]
 fn what_is_not_there_is_named_with_what_comes_close() {
-    let recorded = record(PLAN, &issues(90), &mut Script::new(), None, false);
+    let recorded = record(PLAN, &issues(90), &mut Script::new(), Setup::default());
     let run = &recorded.run;
     let told = refusal(run, "4824", None);
     for part in [
@@ -447,7 +471,7 @@ fn a_directory_that_is_no_finished_run_is_refused_with_the_cure() {
     let told = open(&path);
     assert!(told.contains("did not finish"), "{told}");
 
-    let recorded = record(PLAN, &issues(20), &mut Script::new(), None, false);
+    let recorded = record(PLAN, &issues(20), &mut Script::new(), Setup::default());
     let facts = recorded.path.join("facts.jsonl");
     let rows = std::fs::read_to_string(&facts).unwrap();
     std::fs::write(&facts, rows.replace("\"yes\"", "\"no\"")).unwrap();

@@ -88,22 +88,14 @@ pub struct Recorded {
     pub run: RecordedRun,
 }
 
-pub fn record(
-    text: &str,
-    issues: &[Value],
-    infer: &mut dyn Infer,
-    limit: Option<u32>,
-    redact: bool,
-) -> Recorded {
+pub fn record(text: &str, issues: &[Value], infer: &mut dyn Infer, setup: Setup<'_>) -> Recorded {
     let plan = Plan::parse(text, "plan.toml").unwrap();
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("run");
     let mut directory = RunDirectory::create(&path, "0.1.0", Value::Null).unwrap();
     let setup = Setup {
-        limit,
-        redact,
         directory: Some(&mut directory),
-        ..Setup::default()
+        ..setup
     };
     run_with(&plan, &units(&plan, issues), infer, setup).unwrap();
     let run = RecordedRun::open(&path).unwrap();
