@@ -6,6 +6,7 @@ use operator::coverage::Counts;
 use operator::fact::{Evidence, Status};
 use operator::id::ContentHash;
 use operator::infer::UnitUsage;
+use serde_json::Value;
 
 /// Columns of a page.
 pub const COLUMNS: usize = 100;
@@ -36,7 +37,10 @@ pub fn indented(out: &mut String, first: &str, indent: usize, text: &str) {
     let mut line = first.to_owned();
     let mut used = first.chars().count();
     let mut empty = true;
-    for word in text.split(' ') {
+    let words = text
+        .split(' ')
+        .flat_map(|word| pieces(word, COLUMNS - indent));
+    for word in words {
         let length = word.chars().count();
         if !empty && used + 1 + length > COLUMNS {
             let _ = writeln!(out, "{}", line.trim_end());
@@ -53,6 +57,38 @@ pub fn indented(out: &mut String, first: &str, indent: usize, text: &str) {
         empty = false;
     }
     let _ = writeln!(out, "{}", line.trim_end());
+}
+
+/// Cuts a word that fits no line.
+fn pieces(word: &str, most: usize) -> Vec<String> {
+    let chars: Vec<char> = word.chars().collect();
+    match chars.len() {
+        0 => vec![String::new()],
+        _ => chars
+            .chunks(most)
+            .map(|piece| piece.iter().collect())
+            .collect(),
+    }
+}
+
+/// A claim's value on one line, without JSON's quotes around names.
+pub fn value(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(self::value).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(entries) => {
+            let entries = entries.iter();
+            let entries: Vec<String> = entries
+                .map(|(name, value)| format!("{name}: {}", self::value(value)))
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Null => String::from("none"),
+        other => other.to_string(),
+    }
 }
 
 /// The first digits of a hash.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::answer::Claim;
-use crate::fact::{Cite, Fact, Status};
+use crate::fact::Cite;
 use crate::fold::Reducer;
 use crate::id::{ContentHash, UnitId};
 use crate::ops::reduce::aggregate;
@@ -150,10 +150,14 @@ fn compare_claim(
         let side = side.as_ref();
         side.map(|side| (side.value.clone(), side.refused.clone()))
     };
+    let (cites_added, cites_removed) = (only(&cites_new, &cites_old), only(&cites_old, &cites_new));
+    let cites = [&cites_changed, &cites_added, &cites_removed];
+    let cites: Vec<&UnitId> = cites.into_iter().flatten().collect();
     let behind = behind(
         (before, reduce_old.as_ref()),
         (after, reduce_new.as_ref()),
-        &cites_changed,
+        left == right,
+        &cites,
         units,
     );
     ClaimDifference {
@@ -162,8 +166,8 @@ fn compare_claim(
         before: left,
         after: right,
         reduction_changed: reduce_old != reduce_new,
-        cites_added: only(&cites_new, &cites_old),
-        cites_removed: only(&cites_old, &cites_new),
+        cites_added,
+        cites_removed,
         cites_changed,
         behind_total: behind.len() as u64,
         behind: behind.into_iter().take(BEHIND_MAX).collect(),
@@ -173,50 +177,49 @@ fn compare_claim(
 /// A run with the reduction of the claim.
 type Reduced<'a> = (&'a RecordedRun, Option<&'a Reduce>);
 
+/// The changed units that are behind a claim: of which it cites other bytes where it says the same
+/// of as many units, else of which its reducer makes something else.
 fn behind(
     old: Reduced<'_>,
     new: Reduced<'_>,
-    cites_changed: &[UnitId],
+    said_the_same: bool,
+    cites: &[&UnitId],
     units: &[UnitDifference],
 ) -> Vec<UnitId> {
-    let all = || units.iter().map(|unit| &unit.unit_id);
-    let found: Vec<UnitId> = all()
-        .filter(|unit| cites_changed.contains(unit) || part(old, unit) != part(new, unit))
-        .cloned()
-        .collect();
+    let pick = |chosen: &dyn Fn(&UnitId) -> bool| -> Vec<UnitId> {
+        let ids = units.iter().map(|unit| &unit.unit_id);
+        ids.filter(|unit| chosen(unit)).cloned().collect()
+    };
+    let cited = |unit: &UnitId| cites.contains(&unit);
+    let found = if said_the_same {
+        pick(&cited)
+    } else {
+        pick(&|unit| cited(unit) || part(old, unit) != part(new, unit))
+    };
     if !found.is_empty() {
         return found;
     }
     // The value stands, so that the words differ by the coverage that they state.
     let status = |(run, _): Reduced<'_>, unit: &UnitId| run.fact(unit).map(|fact| fact.status);
-    all()
-        .filter(|unit| status(old, unit) != status(new, unit))
-        .cloned()
-        .collect()
+    pick(&|unit| status(old, unit) != status(new, unit))
 }
 
-/// What a reduction makes of one unit; none where it does not count it. For a summary, what the
+/// What a reduction makes of one unit; nothing where it does not count it. For a summary, what the
 /// claims that it was written from make of the unit.
-fn part((run, reduce): Reduced<'_>, unit: &UnitId) -> Vec<Option<AggregateState>> {
+fn part((run, reduce): Reduced<'_>, unit: &UnitId) -> Vec<(String, AggregateState)> {
     let (Some(reduce), Some(fact)) = (reduce, run.fact(unit)) else {
         return Vec::new();
     };
-    match &reduce.op {
-        Operation::Summary { of, .. } => of
-            .iter()
-            .filter_map(|name| run.plan.reduces.iter().find(|other| other.name == *name))
-            .map(|other| lift(run, other, fact))
-            .collect(),
-        _ => vec![lift(run, reduce, fact)],
-    }
-}
-
-fn lift(run: &RecordedRun, reduce: &Reduce, fact: &Fact) -> Option<AggregateState> {
-    if !matches!(fact.status, Status::Decided | Status::Abstained) {
-        return None;
-    }
-    let reducer = aggregate(&run.plan, reduce)?;
-    let mut state = reducer.empty();
-    let counted = reducer.absorb(&mut state, &run.spec().place(fact), fact);
-    counted.then_some(state)
+    let named = |name: &String| run.plan.reduces.iter().find(|other| other.name == *name);
+    let folded: Vec<&Reduce> = match &reduce.op {
+        Operation::Summary { of, .. } => of.iter().filter_map(named).collect(),
+        _ => vec![reduce],
+    };
+    let lift = |reduce: &Reduce| {
+        let reducer = aggregate(&run.plan, reduce)?;
+        let mut state = reducer.empty();
+        let counted = reducer.absorb(&mut state, &run.spec().place(fact), fact);
+        counted.then(|| (reduce.name.clone(), state))
+    };
+    folded.into_iter().filter_map(lift).collect()
 }

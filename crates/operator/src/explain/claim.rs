@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::lack::{Lack, lacks};
 use super::node::counted;
-use super::standing::{Lack, counts, lacks};
+use super::standing::counts;
 use crate::answer::Claim;
 use crate::coverage::Counts;
 use crate::fact::Status;

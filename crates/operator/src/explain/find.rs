@@ -176,7 +176,7 @@ fn nodes(run: &RecordedRun) -> String {
     let last = last.map_or_else(String::new, |record| node_name(&record.node.range));
     format!(
         "its {} nodes are named START/HEIGHT, from the root {} to {last}, or by {HASH_DIGITS_MIN} \
-         hex digits of their provenance hash",
+         hex digits or more of their provenance hash",
         run.nodes.len(),
         node_name(&root.node.range)
     )

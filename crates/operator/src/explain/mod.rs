@@ -6,14 +6,16 @@
 
 mod claim;
 mod find;
+mod lack;
 mod node;
 mod standing;
 mod unit;
 
 pub use claim::{Carrier, ClaimExplanation, LeftOut, explain_claim};
 pub use find::{Kind, find};
+pub use lack::{Lack, lacks};
 pub use node::{ChildPart, NodeExplanation, StateBrief, Unsettled, explain_node};
-pub use standing::{Lack, Role, Standing, counts, lacks, standings};
+pub use standing::{Role, Standing, counts, standings};
 pub use unit::{NodeStep, StateStep, UnitExplanation, explain_unit};
 
 use serde::{Deserialize, Serialize};

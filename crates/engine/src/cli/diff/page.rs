@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use operator::diff::{
-    Aspect, Both, Cause, ClaimDifference, Difference, TreeDifference, UnitDifference, UnitSide,
+    Aspect, Both, Cause, ClaimDifference, ClaimSide, Difference, TreeDifference, UnitDifference,
+    UnitSide,
 };
 use operator::id::ContentHash;
 
@@ -15,7 +16,7 @@ const UNITS: usize = 8;
 /// Nodes shown.
 const NODES: usize = 16;
 /// Longest claim shown, in characters.
-const CHARS: usize = 300;
+const CHARS: usize = 600;
 
 /// Renders the page.
 pub fn render(difference: &Difference, before: &str, after: &str) -> String {
@@ -25,7 +26,7 @@ pub fn render(difference: &Difference, before: &str, after: &str) -> String {
     if difference.same_result {
         let _ = writeln!(out, "same result {}\n", result.before);
     } else {
-        let _ = writeln!(out, "results differ\n");
+        let _ = writeln!(out, "results differ: {}\n", outcome(difference));
     }
     entry(
         out,
@@ -43,6 +44,31 @@ pub fn render(difference: &Difference, before: &str, after: &str) -> String {
     render_tree(out, &difference.tree);
     render_claims(out, difference);
     page
+}
+
+/// What of the result differs.
+fn outcome(difference: &Difference) -> String {
+    let mut parts = Vec::new();
+    let claims = difference.claims.len() as u64;
+    if claims > 0 {
+        parts.push(number(claims, "claim"));
+    }
+    for (same, name) in [
+        (difference.coverage.same(), "the coverage"),
+        (difference.plan.same(), "the plan"),
+        (
+            difference.backend.same() && difference.simulated.same(),
+            "the backend",
+        ),
+    ] {
+        if !same {
+            parts.push(name.to_owned());
+        }
+    }
+    match claims {
+        0 => format!("only in {}, every claim is the same", parts.join(", ")),
+        _ => parts.join(", "),
+    }
 }
 
 /// What the runs were given.
@@ -335,9 +361,7 @@ fn render_claim(out: &mut String, claim: &ClaimDifference) {
         what.push("its reduction changed");
     }
     let _ = writeln!(out, "  {}: {}", claim.claim, what.join(", "));
-    let text = |side: &Option<operator::diff::ClaimSide>| {
-        side.as_ref().map(|side| clip(&side.text, CHARS))
-    };
+    let text = |side: &Option<ClaimSide>| side.as_ref().map(|side| clip(&side.text, CHARS));
     match (text(&claim.before), text(&claim.after)) {
         (Some(before), Some(after)) if before == after => {
             indented(out, "      ", 6, &before);
@@ -350,7 +374,8 @@ fn render_claim(out: &mut String, claim: &ClaimDifference) {
             }
         }
     }
-    let cites: Vec<String> = [
+    let total = |side: &Option<ClaimSide>| side.as_ref().map(|side| side.cites_total);
+    let mut cites: Vec<String> = [
         ("added", &claim.cites_added),
         ("removed", &claim.cites_removed),
         ("other bytes of", &claim.cites_changed),
@@ -359,11 +384,16 @@ fn render_claim(out: &mut String, claim: &ClaimDifference) {
     .filter(|(_, units)| !units.is_empty())
     .map(|(what, units)| format!("{what} {}", list(units, UNITS, units.len() as u64)))
     .collect();
+    if let (Some(before), Some(after)) = (total(&claim.before), total(&claim.after))
+        && before != after
+    {
+        cites.push(format!("could cite {before} -> {after}"));
+    }
     if !cites.is_empty() {
-        indented(out, "      cites ", 12, &cites.join("; "));
+        indented(out, "      cites: ", 13, &cites.join("; "));
     }
     if claim.behind_total > 0 {
         let units = list(&claim.behind, UNITS, claim.behind_total);
-        indented(out, "      behind it: ", 12, &units);
+        indented(out, "      behind it: ", 17, &units);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use operator::explain::ClaimExplanation;
 
-use crate::cli::words::{clip, entry, indented, item, number, short, span};
+use crate::cli::words::{clip, entry, indented, item, number, short, span, value};
 
 /// Longest quote shown, in characters.
 const QUOTE: usize = 100;
@@ -20,7 +20,7 @@ pub fn render(out: &mut String, explained: &ClaimExplanation) {
     entry(out, "says", &claim.text);
     match &claim.refused {
         Some(refused) => entry(out, "no value", refused),
-        None => entry(out, "value", &clip(&claim.value.to_string(), VALUE)),
+        None => entry(out, "value", &clip(&value(&claim.value), VALUE)),
     }
     if explained.written_from.is_empty() {
         let selects = match explained.selects.as_str() {
@@ -32,7 +32,11 @@ pub fn render(out: &mut String, explained: &ClaimExplanation) {
             "{} of {} units",
             explained.counted, explained.coverage.units
         );
-        entry(out, "counted", &counted);
+        let outliers = match explained.op.as_str() {
+            "clusters" => ", with the abstentions that the claim names",
+            _ => "",
+        };
+        entry(out, "counted", &(counted + outliers));
         let left: Vec<String> = explained
             .left_out
             .iter()

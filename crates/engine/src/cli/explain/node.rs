@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use operator::explain::NodeExplanation;
+use operator::fact::Status;
 
-use crate::cli::words::{clip, cost, coverage, ended, entry, item, number, short, span};
+use crate::cli::words::{clip, cost, coverage, ended, entry, item, number, short, span, value};
 
 /// Longest quote and value shown, in characters.
 const CHARS: usize = 100;
@@ -47,10 +48,15 @@ pub fn render(out: &mut String, node: &NodeExplanation) {
         number(node.children.len() as u64, "input")
     );
     for child in &node.children {
-        let kind = if child.leaf { "unit" } else { "node" };
+        let adds = if child.leaf {
+            let status = Status::ALL.into_iter();
+            let mut status = status.filter(|status| child.coverage.of(*status) > 0);
+            format!("unit, {}", status.next().map_or("unknown", ended))
+        } else {
+            format!("node, {}", coverage(&child.coverage))
+        };
         let text = format!(
-            "{kind}, adds {}; decision {}, provenance {}",
-            coverage(&child.coverage),
+            "{adds}; decision {}, provenance {}",
             short(&child.hashes.fact_hash),
             short(&child.hashes.provenance_hash)
         );
@@ -58,12 +64,12 @@ pub fn render(out: &mut String, node: &NodeExplanation) {
     }
     let _ = writeln!(out, "\nstates, as claims over the units below");
     for state in &node.states {
-        let value = match &state.refused {
+        let told = match &state.refused {
             Some(refused) => format!("not answered: {refused}"),
-            None => clip(&state.value.to_string(), CHARS),
+            None => clip(&value(&state.value), CHARS),
         };
         let text = format!(
-            "{}, {} counted, {} named: {value}",
+            "{}, {} counted, {} named: {told}",
             state.op, state.counted, state.named
         );
         item(out, &state.claim, &text);

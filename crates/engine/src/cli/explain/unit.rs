@@ -10,8 +10,10 @@ use crate::cli::words::{
     clip, cost, coverage, ended, entry, indented, item, number, share, short, span,
 };
 
-/// Longest quote and claim shown, in characters.
+/// Longest quote shown, in characters.
 const CHARS: usize = 160;
+/// Longest claim shown, in characters: one line.
+const CLAIM: usize = 80;
 /// Other labels shown beside the chosen one.
 const ALTERNATIVES: usize = 3;
 
@@ -84,7 +86,7 @@ pub fn render(out: &mut String, unit: &UnitExplanation) {
     let _ = writeln!(out, "\nclaims");
     for standing in &unit.claims {
         item(out, &standing.claim, &stands(standing));
-        indented(out, "             ", 13, &clip(&standing.text, CHARS));
+        indented(out, "             ", 13, &clip(&standing.text, CLAIM));
     }
 }
 
@@ -136,13 +138,13 @@ fn decided(value: &FieldValue) -> String {
 }
 
 fn render_step(out: &mut String, step: &NodeStep, root: &str) {
-    let _ = writeln!(out, "  {}{root}", step.node);
-    let mut line = |text: &str| indented(out, "             ", 13, text);
-    line(&format!(
+    let covers = format!(
         "{} over {}",
         number(step.inputs, "input"),
         coverage(&step.coverage)
-    ));
+    );
+    item(out, &format!("{}{root}", step.node), &covers);
+    let mut line = |text: &str| indented(out, "             ", 13, text);
     line(&format!(
         "decision {}, provenance {}",
         short(&step.hashes.fact_hash),
@@ -176,7 +178,7 @@ fn stands(standing: &Standing) -> String {
         Some(place) => format!("cited as {place} of {}", standing.cites),
         None if standing.cites == 0 => String::from("the claim cites nothing"),
         None => format!(
-            "not cited: {} of {} units are",
+            "not cited (the claim cites {} of {})",
             standing.cites, standing.cites_total
         ),
     };

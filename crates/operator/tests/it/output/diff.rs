@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use operator::diff::{Aspect, Cause, Difference, NodeDifference, NodeRef, TreeDifference, diff};
+use operator::explain::counts;
 use operator::fact::Status;
 use operator::fold::NodeRecord;
 use operator::recorded::{RecordedRun, node_name};
@@ -266,6 +267,52 @@ fn inserted_appended_and_removed_units_touch_what_is_over_them() {
     let difference = diff(&before.run, &after.run);
     assert_eq!(names(&difference), ["50"]);
     check_tree(&before.run, &after.run, &difference);
+    // A closed record is in the coverage alone: no claim says anything else.
+    assert!(difference.claims.is_empty() && !difference.same_result);
+}
+
+#[test]
+fn only_units_that_a_claim_counts_are_behind_it() {
+    let all = issues(120);
+    let before = run(&all[..110]);
+    let mut edited = all[..115].to_vec();
+    edited[30]["title"] = json!("closed, and edited");
+    let after = run(&edited);
+    let difference = diff(&before.run, &after.run);
+    assert_eq!(difference.units.len(), 6, "30 changed; 110 to 114 added");
+    let by_cause = difference
+        .claims
+        .iter()
+        .find(|claim| claim.claim == "by_cause");
+    let behind: Vec<&str> = by_cause
+        .unwrap()
+        .behind
+        .iter()
+        .map(|unit| unit.as_str())
+        .collect();
+    assert_eq!(
+        behind,
+        ["111", "112", "113", "114"],
+        "30 and 110 are closed"
+    );
+    for claim in &difference.claims {
+        let counted = |run: &RecordedRun, unit| {
+            let reduce = run
+                .plan
+                .reduces
+                .iter()
+                .find(|reduce| reduce.name == claim.claim);
+            run.fact(unit)
+                .is_some_and(|fact| counts(&run.plan, run.spec(), reduce.unwrap(), fact))
+        };
+        assert!(claim.behind_total > 0, "{}", claim.claim);
+        for unit in &claim.behind {
+            assert!(
+                counted(&before.run, unit) || counted(&after.run, unit),
+                "{unit}"
+            );
+        }
+    }
 }
 
 #[test]
