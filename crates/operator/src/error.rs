@@ -220,6 +220,24 @@ pub enum OperatorError {
         /// What went wrong and what to do about it.
         problem: String,
     },
+    /// A directory is not that of a finished run, or its files do not agree.
+    #[error("{path}: {problem}")]
+    RunInvalid {
+        /// The directory.
+        path: String,
+        /// What is wrong and what to do about it.
+        problem: String,
+    },
+    /// A run has no unit, node or claim of the name that was given.
+    #[error("{path}: {wanted:?} is {problem}")]
+    NotRecorded {
+        /// The run's directory.
+        path: String,
+        /// What was looked for.
+        wanted: String,
+        /// What was searched, and what comes closest.
+        problem: String,
+    },
     /// A file that a run wrote, or a label or replay file, is not valid.
     #[error("{path}: line {line}: {problem}")]
     FileInvalid {

@@ -294,6 +294,14 @@ pub fn read_answer(directory: &Path) -> Result<CitedAnswer, OperatorError> {
     read_json(&directory.join("answer.json"))
 }
 
+/// Reads what a run cost.
+///
+/// # Errors
+/// `Io` when it cannot be read, `FileInvalid` when it is not what a run cost.
+pub fn read_usage(directory: &Path) -> Result<RunUsage, OperatorError> {
+    read_json(&directory.join("usage.json"))
+}
+
 /// Reads a facts file; a last line without its newline was cut by a crash and is left out.
 ///
 /// # Errors

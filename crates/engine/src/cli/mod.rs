@@ -1,12 +1,15 @@
 //! The commands. Each file is one command; this one holds what they share.
 
+mod diff;
 mod eval;
+mod explain;
 mod fold;
 mod models;
 mod progress;
 mod run;
 mod store;
 mod terminal;
+mod words;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,6 +20,8 @@ use clap::{Parser, Subcommand};
 pub const EXIT_FAILED: u8 = 1;
 /// The work was done but some units have no answer: errored, cancelled or not run.
 pub const EXIT_INCOMPLETE: u8 = 3;
+/// Two results differ, where it was asked that this be told by the exit code.
+pub const EXIT_DIFFERS: u8 = 4;
 
 /// A question over a thousand records, answered by a local model, with every claim cited.
 #[derive(Debug, Parser)]
@@ -35,6 +40,10 @@ Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have 
 enum Command {
     /// Answer a plan's question over its records.
     Run(run::RunArguments),
+    /// Say what a run knows of a unit, a node or a claim, and what that rests on.
+    Explain(explain::ExplainArguments),
+    /// Say what changed between two runs, and what changed it.
+    Diff(diff::DiffArguments),
     /// Compare a run's decisions with known labels.
     Eval(eval::EvalArguments),
     /// Check the fold itself on records whose answers are known.
@@ -52,6 +61,8 @@ impl Arguments {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Run(arguments) => run::run(arguments),
+            Command::Explain(arguments) => explain::run(&arguments),
+            Command::Diff(arguments) => diff::run(&arguments),
             Command::Eval(arguments) => eval::eval(&arguments),
             Command::Fold(arguments) => fold::fold(&arguments),
             Command::Models => models::list(),

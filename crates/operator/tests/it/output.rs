@@ -1,10 +1,13 @@
 //! The output side: laws of the fold, runs with a scripted backend, store, replay, evaluation.
 
 mod audit;
+mod diff;
 mod eval;
+mod explain;
 mod facts;
 mod flights;
 mod laws;
+mod recorded;
 mod replay;
 mod runs;
 mod script;
