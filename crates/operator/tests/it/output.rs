@@ -13,3 +13,4 @@ mod store;
 mod store_file;
 mod store_maintenance;
 mod trees;
+mod verify;
