@@ -10,3 +10,4 @@ mod reference;
 mod store;
 mod tiny;
 mod tokenizer;
+mod verify;

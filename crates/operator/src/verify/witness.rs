@@ -19,13 +19,16 @@ use crate::id::{ContentHash, UnitId};
 use crate::plan::Plan;
 use crate::selfcheck::{Artifact, Audit, Corpus, FORMAT, Witness, read_oracle};
 
+/// How the check names its records.
+const RECORDS: &str = "issues-1000.json";
+
 /// Verifies an artifact against the corpus.
 ///
 /// # Errors
 /// `Plan`, and whatever reading the corpus may cause: the artifact alone causes none.
 pub fn verify_artifact(artifact: &Artifact, corpus: Corpus<'_>) -> Result<Report, OperatorError> {
     let plan = Plan::parse(corpus.plan, "fold-selfcheck.toml")?;
-    let registry = Registry::read(&plan, "issues-1000.json", corpus.records)?;
+    let registry = Registry::read(&plan, RECORDS, corpus.records)?;
     let blockers: HashSet<UnitId> = read_oracle(corpus.oracle)?
         .iter()
         .filter(|row| row.blocker)
@@ -51,6 +54,13 @@ pub fn verify_artifact(artifact: &Artifact, corpus: Corpus<'_>) -> Result<Report
         report.content(
             file,
             format!("source_hash is {found}, the records hash to {right}"),
+        );
+    }
+    if artifact.answer.source.path != RECORDS {
+        let path = &artifact.answer.source.path;
+        report.content(
+            Place::Answer,
+            format!("source.path is {path:?}, {RECORDS:?} is right"),
         );
     }
     let derived = super::check(subject, &Sources::Read(registry), &mut report);
