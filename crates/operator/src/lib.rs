@@ -47,6 +47,7 @@ pub mod run_directory;
 pub mod selfcheck;
 pub mod store;
 pub mod text;
+pub mod verify;
 
 pub use error::OperatorError;
 pub use plan::Plan;

@@ -192,7 +192,7 @@ impl RecordedRun {
     pub fn citing(&self, unit: &UnitId) -> Vec<&NodeRecord> {
         self.nodes
             .iter()
-            .filter(|record| record.node.cited.iter().any(|cited| cited.id == *unit))
+            .filter(|record| record.citations.iter().any(|cite| cite.unit_id == *unit))
             .collect()
     }
 

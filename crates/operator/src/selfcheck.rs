@@ -36,9 +36,9 @@ const AUDITED: usize = 25;
 /// One minus the confidence of the audit's bound, in parts per million.
 const ALPHA_PPM: u32 = 50_000;
 /// Orders in which the facts are delivered, besides their own and its reverse.
-const SHUFFLES: u64 = 20;
+pub(crate) const SHUFFLES: u64 = 20;
 /// Other widths of the tree.
-const FAN_INS: [u32; 2] = [13, 3];
+pub(crate) const FAN_INS: [u32; 2] = [13, 3];
 
 /// What the oracle says of one record.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

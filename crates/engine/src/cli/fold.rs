@@ -1,15 +1,16 @@
-//! `engine fold`: the fold's own check, without a model.
+//! `engine fold`: the fold's own check, without a model, and the verification of what it wrote.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use operator::run_directory::replace;
 use operator::selfcheck::{self, Artifact, Corpus, Witness};
+use operator::verify::verify_artifact;
 
-use super::EXIT_FAILED;
+use super::{EXIT_FAILED, verify};
 
 /// The corpus of the check travels with the program, so that it needs nothing else.
 const CORPUS: Corpus<'static> = Corpus {
@@ -20,18 +21,26 @@ const CORPUS: Corpus<'static> = Corpus {
 
 /// Arguments of `engine fold`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("check").required(true).args(["selfcheck", "verify"])))]
 pub struct FoldArguments {
     /// Fold 1,000 records whose answers are known, in many orders and shapes, with one of them
     /// changed, and say what holds.
-    #[arg(long, required = true)]
+    #[arg(long)]
     selfcheck: bool,
-    /// Write facts, tree, answer and witness as JSON.
+    /// Verify what `--selfcheck --out FILE` wrote, without any code that made it.
     #[arg(long, value_name = "FILE")]
+    verify: Option<PathBuf>,
+    /// Write facts, tree, answer and witness as JSON.
+    #[arg(long, value_name = "FILE", requires = "selfcheck")]
     out: Option<PathBuf>,
 }
 
-/// Runs the check.
+/// Runs the check, or verifies an earlier one.
 pub fn fold(arguments: &FoldArguments) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &arguments.verify {
+        let report = verify_artifact(&read(path)?, CORPUS)?;
+        return verify::conclude(&path.display().to_string(), &report);
+    }
     let artifact = selfcheck::check(CORPUS)?;
     let problems = artifact.witness.problems();
     if let Some(path) = &arguments.out {
@@ -52,6 +61,13 @@ pub fn fold(arguments: &FoldArguments) -> anyhow::Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(EXIT_FAILED),
     })
+}
+
+fn read(path: &Path) -> anyhow::Result<Artifact> {
+    let shown = path.display();
+    let bytes = std::fs::read(path).with_context(|| format!("{shown}: cannot read"))?;
+    serde_json::from_slice(&bytes)
+        .with_context(|| format!("{shown}: is no artifact of `engine fold --selfcheck --out`"))
 }
 
 fn write(path: &Path, artifact: &Artifact) -> anyhow::Result<()> {

@@ -9,6 +9,7 @@ mod progress;
 mod run;
 mod store;
 mod terminal;
+mod verify;
 mod words;
 
 use std::io::Write;
@@ -20,8 +21,11 @@ use clap::{Parser, Subcommand};
 pub const EXIT_FAILED: u8 = 1;
 /// The work was done but some units have no answer: errored, cancelled or not run.
 pub const EXIT_INCOMPLETE: u8 = 3;
-/// Two results differ, where it was asked that this be told by the exit code.
+/// Verification found something that does not hold; or two results differ, where it was asked that
+/// this be told by the exit code.
 pub const EXIT_DIFFERS: u8 = 4;
+/// Verification found nothing wrong, but the records were not there to be compared with.
+pub const EXIT_UNCHECKED: u8 = 5;
 
 /// A question over a thousand records, answered by a local model, with every claim cited.
 #[derive(Debug, Parser)]
@@ -34,7 +38,8 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 Example: engine run fixtures/plans/auth-blockers.toml
 
-Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have no answer.";
+Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have no answer,
+4 verification failed, 5 nothing wrong was found but the records were not there to be checked.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -48,6 +53,8 @@ enum Command {
     Eval(eval::EvalArguments),
     /// Check the fold itself on records whose answers are known.
     Fold(fold::FoldArguments),
+    /// Derive a run's answer again from its facts and records, and say what does not hold.
+    Verify(verify::VerifyArguments),
     /// List the models of the manifest and which are here.
     Models,
     /// Fetch a model and verify its bytes.
@@ -65,6 +72,7 @@ impl Arguments {
             Command::Diff(arguments) => diff::run(&arguments),
             Command::Eval(arguments) => eval::eval(&arguments),
             Command::Fold(arguments) => fold::fold(&arguments),
+            Command::Verify(arguments) => verify::verify(&arguments),
             Command::Models => models::list(),
             Command::Pull(arguments) => models::pull(&arguments),
             Command::Store(arguments) => store::store(&arguments),

@@ -11,3 +11,4 @@ mod store;
 mod summary;
 mod tiny;
 mod tokenizer;
+mod verify;

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::coverage::Counts;
 use crate::error::OperatorError;
 use crate::fact::{Cite, Fact, Status};
-use crate::fold::{Child, Hashes, KeyRange, Leaves, NodeRecord, Reducer, input_key};
-use crate::id::{ContentHash, UnitId};
+use crate::fold::{Child, Hashes, KeyRange, Leaves, NodeRecord, Reducer};
+use crate::id::UnitId;
 use crate::infer::UnitUsage;
 use crate::recorded::{RecordedRun, node_name};
 use crate::reducers::AggregateState;
@@ -31,8 +31,6 @@ pub struct NodeExplanation {
     /// Its hashes.
     #[serde(flatten)]
     pub hashes: Hashes,
-    /// Names its inputs: a fold that knows the states under it looks them up.
-    pub input_key: ContentHash,
     /// Whether a store may know them: what was replayed or scripted is never stored.
     pub storable: bool,
     /// What it was made from, in key order.
@@ -106,7 +104,6 @@ pub fn explain_node(
     record: &NodeRecord,
 ) -> Result<NodeExplanation, OperatorError> {
     let node = &record.node;
-    let spec = run.spec();
     let coverage = &node.coverage;
     let ends = coverage.first.iter().zip(&coverage.last);
     let unsettled = node.unsettled.units().filter_map(|unit| {
@@ -125,7 +122,6 @@ pub fn explain_node(
         levels: levels.unwrap_or(0) as u64,
         path: record.path.iter().map(node_name).collect(),
         hashes: node.hashes,
-        input_key: input_key(spec, node.range, &node.children),
         storable: !run.answer.simulated,
         children: node.children.iter().map(|child| part(run, child)).collect(),
         coverage: coverage.counts,

@@ -141,7 +141,7 @@ fn step(run: &RecordedRun, record: &NodeRecord, unit: &UnitRef, counted: &[bool]
         inputs: node.children.len() as u64,
         coverage: node.coverage.counts,
         hashes: node.hashes,
-        cited: node.cited.contains(unit),
+        cited: record.citations.iter().any(|cite| cite.unit_id == unit.id),
         unsettled: node.unsettled.units().any(|other| other == unit),
         states: states
             .map(|((state, counted), reduce)| StateStep {

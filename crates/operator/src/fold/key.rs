@@ -44,6 +44,11 @@ impl LeafKey {
         Self(ordinal as u128)
     }
 
+    /// Wraps a number that is already a key.
+    pub const fn from_number(number: u128) -> Self {
+        Self(number)
+    }
+
     /// The key as a number.
     pub const fn get(self) -> u128 {
         self.0

@@ -17,3 +17,4 @@ mod store_file;
 mod store_maintenance;
 mod summary;
 mod trees;
+mod verify;

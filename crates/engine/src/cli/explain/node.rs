@@ -39,7 +39,7 @@ pub fn render(out: &mut String, node: &NodeExplanation) {
     entry(
         out,
         "inputs' key",
-        &format!("{}: {lookup}", short(&node.input_key)),
+        &format!("{}: {lookup}", short(&node.hashes.fact_hash)),
     );
     entry(out, "cost", &cost(&node.cost));
     let _ = writeln!(

@@ -1,0 +1,330 @@
+//! Every fact against the plan: what it may say, given its stage and status.
+//!
+//! Whether the model was right is not asked. That an answer was sure enough to count is: the
+//! thresholds stand in the plan and the margins in the fact.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::{Place, Report, Subject};
+use crate::column::{ColumnType, ColumnValue};
+use crate::fact::{Evidence, FACT_SCHEMA, Fact, FieldValue, Status};
+use crate::id::ContentHash;
+use crate::infer::{PPM, UnitUsage};
+use crate::plan::{Action, EvidenceMode, Field, Plan, Prefilter};
+
+/// How the stages are called.
+const PARTITION: &str = "partition";
+const MAP: &str = "map";
+const PREFILTER: &str = "prefilter:";
+
+/// Checks every fact on its own, and that each unit and each position has one.
+pub(super) fn check(subject: Subject<'_>, report: &mut Report) {
+    let mut seen = HashSet::new();
+    for (row, fact) in (0_u32..).zip(subject.facts) {
+        report.checked.facts += 1;
+        let place = Place::Unit(fact.unit_id.clone());
+        if !seen.insert(&fact.unit_id) {
+            report.content(place.clone(), "has more than one fact");
+        }
+        if fact.ordinal != row {
+            let problem = format!("its ordinal is {}, its row says {row}", fact.ordinal);
+            report.content(place.clone(), problem);
+        }
+        let mut problems = Vec::new();
+        check_fact(subject, fact, &mut problems);
+        for problem in problems {
+            report.content(place.clone(), problem);
+        }
+    }
+}
+
+fn check_fact(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
+    let plan = subject.plan;
+    if fact.schema != FACT_SCHEMA {
+        problems.push(format!(
+            "its schema is {}, {FACT_SCHEMA} is right",
+            fact.schema
+        ));
+    }
+    for evidence in &fact.evidence {
+        problems.extend(check_evidence(plan, evidence));
+    }
+    if plan.input.evidence == EvidenceMode::None && !fact.evidence.is_empty() {
+        problems.push("has evidence, the plan asks for none".to_owned());
+    }
+    check_columns(plan, fact, problems);
+    check_asked(subject, fact, problems);
+    if let Some(name) = fact.stage.strip_prefix(PREFILTER) {
+        match plan.prefilters.iter().find(|filter| filter.name == name) {
+            None => problems.push(format!("ended at {}, no prefilter of the plan", fact.stage)),
+            Some(filter) => check_filtered(fact, filter, problems),
+        }
+    } else if fact.stage == MAP {
+        check_mapped(plan, fact, problems);
+    } else if fact.stage == PARTITION {
+        check_unreadable(fact, problems);
+    } else {
+        problems.push(format!("ended at stage {:?}, which is none", fact.stage));
+    }
+    if matches!(fact.status, Status::Decided | Status::Abstained) {
+        let wanted: BTreeSet<&String> = plan.fields.iter().map(|field| &field.name).collect();
+        let found: BTreeSet<&String> = fact.values.keys().collect();
+        if wanted != found {
+            problems.push(format!(
+                "has values of {found:?}, the plan asks for {wanted:?}"
+            ));
+        }
+    } else if !fact.values.is_empty() {
+        problems.push(format!("is {} and has values", fact.status));
+    }
+}
+
+fn check_evidence(plan: &Plan, evidence: &Evidence) -> Vec<String> {
+    let mut problems = Vec::new();
+    let span = format!(
+        "bytes {}..{} of {}",
+        evidence.start, evidence.end, evidence.field
+    );
+    if let Some(quote) = &evidence.quote {
+        let hash = ContentHash::of_bytes(quote.as_bytes());
+        if hash != evidence.quote_hash {
+            problems.push(format!(
+                "its quote of {span} hashes to {hash}, the fact says {}",
+                evidence.quote_hash
+            ));
+        }
+        let length = evidence.end.checked_sub(evidence.start).map(u64::from);
+        if length != Some(quote.len() as u64) {
+            problems.push(format!("its quote of {span} has {} bytes", quote.len()));
+        }
+    }
+    if !plan
+        .input
+        .text
+        .iter()
+        .any(|text| text.field == evidence.field)
+    {
+        problems.push(format!("cites {span}, which the plan does not read"));
+    }
+    if plan.input.evidence != EvidenceMode::Model && evidence.line.is_some() {
+        problems.push(format!(
+            "names a line for {span}, and no model pointed at one"
+        ));
+    }
+    problems
+}
+
+fn check_columns(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
+    for (name, value) in &fact.columns {
+        let column = plan.columns.iter().find(|column| column.name == *name);
+        let fits = column.is_some_and(|column| {
+            matches!(value, ColumnValue::Text(_)) == (column.kind == ColumnType::Text)
+        });
+        if !fits {
+            problems.push(format!(
+                "has {value:?} in column {name}, which is none of the plan's"
+            ));
+        }
+    }
+}
+
+/// Who answered, and what that cost.
+fn check_asked(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
+    let backend = &subject.answer.backend;
+    let asked = fact.backend.is_some();
+    if fact
+        .backend
+        .as_ref()
+        .is_some_and(|name| *name != backend.name)
+    {
+        let name = &backend.name;
+        problems.push(format!(
+            "was answered by {:?}, the answer by {name}",
+            fact.backend
+        ));
+    }
+    if fact.simulated != (asked && backend.simulated) {
+        problems.push(format!(
+            "says simulated {}, the answer's backend {}",
+            fact.simulated, backend.simulated
+        ));
+    }
+    let none = UnitUsage::default();
+    if !asked && (fact.remembered || fact.usage != none || fact.cost != none) {
+        problems.push("was not asked, and is remembered or has a cost".to_owned());
+    }
+    if fact.remembered && (fact.simulated || fact.usage != none) {
+        problems.push("is remembered, and simulated or with a cost in this run".to_owned());
+    }
+    if !fact.remembered && fact.usage != fact.cost {
+        problems.push("was computed in this run, at another cost than it names".to_owned());
+    }
+}
+
+fn check_filtered(fact: &Fact, filter: &Prefilter, problems: &mut Vec<String>) {
+    let name = &filter.name;
+    let status = match filter.action {
+        Action::Exclude => Some(Status::Excluded),
+        Action::Decide => Some(Status::Decided),
+        Action::Keep => None,
+    };
+    if fact.status == Status::Errored {
+        check_reason(fact, "malformed: ", problems);
+    } else if Some(fact.status) != status {
+        problems.push(format!(
+            "is {} by prefilter {name}, which does not do so",
+            fact.status
+        ));
+    } else if fact.reason.as_ref() != Some(&filter.reason) {
+        problems.push(format!(
+            "its reason is {:?}, that of {name} another",
+            fact.reason
+        ));
+    }
+    let wanted = filter
+        .set
+        .iter()
+        .map(|(field, label)| (field, FieldValue::set(label)));
+    if fact.status == Status::Decided
+        && !fact
+            .values
+            .iter()
+            .map(|(field, value)| (field, value.clone()))
+            .eq(wanted)
+    {
+        problems.push(format!("has other values than prefilter {name} sets"));
+    }
+    if fact.backend.is_some() {
+        problems.push(format!(
+            "was settled by prefilter {name}, and a backend answered"
+        ));
+    }
+}
+
+fn check_unreadable(fact: &Fact, problems: &mut Vec<String>) {
+    if fact.status != Status::Errored {
+        problems.push(format!("is {} at partition, which only errs", fact.status));
+    }
+    check_reason(fact, "malformed: ", problems);
+    if !fact.evidence.is_empty() || !fact.columns.is_empty() || fact.backend.is_some() {
+        problems.push("cannot be read, and has columns, evidence or a backend".to_owned());
+    }
+}
+
+fn check_reason(fact: &Fact, start: &str, problems: &mut Vec<String>) {
+    if !fact
+        .reason
+        .as_ref()
+        .is_some_and(|reason| reason.starts_with(start))
+    {
+        let status = fact.status;
+        problems.push(format!(
+            "is {status} for {:?}, not for {start:?}",
+            fact.reason
+        ));
+    }
+}
+
+fn check_mapped(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
+    match fact.status {
+        Status::Excluded => {
+            problems.push("is excluded by the model, which only answers".to_owned())
+        }
+        Status::Decided | Status::Abstained => {
+            if fact.backend.is_none() {
+                problems.push("is answered, and no backend is named".to_owned());
+            }
+            for field in &plan.fields {
+                if let Some(value) = fact.values.get(&field.name) {
+                    problems.extend(check_value(field, value));
+                }
+            }
+            let doubt = plan.fields.iter().find_map(|field| doubt(field, fact));
+            let right = match doubt {
+                Some(_) => Status::Abstained,
+                None => Status::Decided,
+            };
+            if fact.status != right {
+                problems.push(format!(
+                    "is {}, by the plan's thresholds {right} is right",
+                    fact.status
+                ));
+            } else if fact.reason != doubt {
+                problems.push(format!(
+                    "its reason is {:?}, {doubt:?} is right",
+                    fact.reason
+                ));
+            }
+        }
+        Status::Errored => {
+            let kinds = ["too_large", "schema", "truncated", "backend", "malformed"];
+            let reason = fact.reason.as_deref().unwrap_or_default();
+            if !kinds
+                .iter()
+                .any(|kind| reason.starts_with(&format!("{kind}: ")))
+            {
+                problems.push(format!("errored for {reason:?}, no reason that there is"));
+            }
+        }
+        Status::Cancelled | Status::NotRun => {
+            if fact.reason.is_none() {
+                problems.push(format!("is {}, and no reason is given", fact.status));
+            }
+        }
+    }
+}
+
+/// Why a value is too uncertain to count; none where it counts.
+fn doubt(field: &Field, fact: &Fact) -> Option<String> {
+    let value = fact.values.get(&field.name)?;
+    let thresholds = [
+        ("label mass", value.label_mass_ppm, field.label_mass_min_ppm),
+        ("margin", value.margin_ppm, field.abstain_below_margin_ppm),
+    ];
+    let (what, found, wanted) = thresholds
+        .into_iter()
+        .find(|(_, found, wanted)| found.is_some_and(|found| found < *wanted))?;
+    let found = found.unwrap_or_default();
+    Some(format!(
+        "{what} of {}: {found} ppm, the plan wants {wanted}",
+        field.name
+    ))
+}
+
+/// A judged value is a whole distribution over the field's labels, its best label first.
+fn check_value(field: &Field, value: &FieldValue) -> Option<String> {
+    let name = &field.name;
+    let (Some(best), Some(margin), Some(mass)) = (
+        value.probability_ppm,
+        value.margin_ppm,
+        value.label_mass_ppm,
+    ) else {
+        return Some(format!("has no probability of {name}"));
+    };
+    let known: BTreeSet<&str> = field
+        .labels
+        .iter()
+        .map(|label| label.name.as_str())
+        .collect();
+    let mut others = value.alternatives.clone();
+    others.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let mut named: Vec<&str> = others.iter().map(|(label, _)| label.as_str()).collect();
+    named.push(&value.label);
+    let count = named.len();
+    if count != known.len() || named.into_iter().collect::<BTreeSet<_>>() != known {
+        return Some(format!("its labels of {name} are not the plan's"));
+    }
+    let sum = others.iter().map(|(_, ppm)| u64::from(*ppm)).sum::<u64>() + u64::from(best);
+    let second = others.first().map_or(0, |(_, ppm)| *ppm);
+    let whole = sum == u64::from(PPM) && mass <= PPM;
+    if !whole || best.checked_sub(second) != Some(margin) || others != value.alternatives {
+        return Some(format!(
+            "its probabilities of {name} are no distribution with that margin"
+        ));
+    }
+    let fits = match &value.reason_code {
+        None => field.reasons.is_empty(),
+        Some(code) => field.reasons.iter().any(|reason| reason.name == *code),
+    };
+    (!fits).then(|| format!("its reason code of {name} is not one of the plan's"))
+}

@@ -1,0 +1,379 @@
+//! Every hash that verification compares, written out from the documented encodings.
+//!
+//! Nothing here asks a fact, a node, a state or an answer for its own hash.
+
+use crate::answer::CitedAnswer;
+use crate::canonical::Canonical;
+use crate::column::ColumnValue;
+use crate::coverage::Counts;
+use crate::fact::{Evidence, Fact, Status};
+use crate::fold::{Child, Hashes, Node};
+use crate::id::ContentHash;
+use crate::plan::{Filter, FoldKey, JoinSide, KeySource, Measure, Operation, Order, Plan, Reduce};
+use crate::reducers::{AggregateState, Groups, Ranked};
+
+/// Stands where hashes are not derived yet.
+pub(super) const NONE: Hashes = Hashes {
+    fact_hash: ContentHash::from_bytes([0; 32]),
+    provenance_hash: ContentHash::from_bytes([0; 32]),
+};
+
+/// The two hashes of a fact.
+pub(super) fn fact(fact: &Fact) -> Hashes {
+    let mut text = Canonical::new("operator 2026 fact v2");
+    text.u64(u64::from(fact.schema))
+        .text(fact.unit_id.as_str())
+        .text(fact.status.name())
+        .text(&fact.stage)
+        .optional_text(fact.reason.as_deref())
+        .list(fact.values.len());
+    for (field, value) in &fact.values {
+        text.text(field).text(&value.label);
+        for part in [
+            value.probability_ppm,
+            value.margin_ppm,
+            value.label_mass_ppm,
+        ] {
+            match part {
+                None => text.none(),
+                Some(ppm) => text.some().u32(ppm),
+            };
+        }
+        text.list(value.alternatives.len());
+        for (label, ppm) in &value.alternatives {
+            text.text(label).u32(*ppm);
+        }
+        text.optional_text(value.reason_code.as_deref());
+    }
+    text.list(fact.columns.len());
+    for (name, value) in &fact.columns {
+        text.text(name);
+        match value {
+            ColumnValue::Integer(number) => text.i64(*number),
+            ColumnValue::Text(value) => text.text(value),
+        };
+    }
+    let fact_hash = ContentHash::of(&text);
+    let mut text = Canonical::new("operator 2026 provenance v2");
+    text.bytes(fact_hash.as_bytes())
+        .bytes(fact.source_hash.as_bytes())
+        .u64(fact.clipped_bytes)
+        .list(fact.evidence.len());
+    for evidence in &fact.evidence {
+        span(&mut text, evidence);
+    }
+    text.bool(fact.simulated)
+        .optional_text(fact.backend.as_deref());
+    Hashes {
+        fact_hash,
+        provenance_hash: ContentHash::of(&text),
+    }
+}
+
+fn span(text: &mut Canonical, evidence: &Evidence) {
+    text.text(&evidence.field)
+        .u32(evidence.start)
+        .u32(evidence.end)
+        .bytes(evidence.quote_hash.as_bytes());
+}
+
+/// Names the plan's reducers with their versions and parameters.
+pub(super) fn spec(plan: &Plan) -> ContentHash {
+    let folded = || {
+        plan.reduces
+            .iter()
+            .filter(|reduce| !matches!(reduce.op, Operation::Summary { .. }))
+    };
+    let mut text = Canonical::new("operator 2026 fold spec v1");
+    text.list(folded().count());
+    for reduce in folded() {
+        reducer(&mut text, plan, reduce);
+    }
+    ContentHash::of(&text)
+}
+
+fn reducer(text: &mut Canonical, plan: &Plan, reduce: &Reduce) {
+    let name = match &reduce.op {
+        Operation::Min(_) | Operation::Max(_) => "extreme",
+        Operation::Mean(_) => "sum",
+        op => op.as_str(),
+    };
+    text.text(name).u32(1);
+    if let Operation::Join { left, right, kind } = &reduce.op {
+        for JoinSide { filter, key } in [left, right] {
+            terms(text, filter);
+            source(text, key);
+        }
+        text.text(kind.as_str()).u32(reduce.cite_max);
+        return;
+    }
+    terms(text, &reduce.filter);
+    match &reduce.op {
+        Operation::CountBy {
+            key,
+            labels,
+            keys_max,
+        } => {
+            source(text, key);
+            texts(text, labels);
+            text.u32(*keys_max);
+        }
+        Operation::Set { key, keys_max } => {
+            match key {
+                None => {
+                    text.none();
+                }
+                Some(key) => source(text.some(), key),
+            }
+            text.u32(*keys_max);
+        }
+        Operation::TopK { by, k, order } => {
+            measure(text, by);
+            text.bool(*order == Order::Largest).u32(*k);
+        }
+        Operation::TopKeys { key, k, keys_max } => {
+            source(text, key);
+            // Of the keys none is declared; the number of keys named comes last.
+            text.list(0).u32(*keys_max).u32(reduce.cite_max).u32(*k);
+            return;
+        }
+        Operation::Histogram { by, edges } => {
+            measure(text, by);
+            text.list(edges.len());
+            for edge in edges {
+                text.i64(*edge);
+            }
+        }
+        Operation::Min(named) | Operation::Max(named) => {
+            measure(text, &Measure::Column(named.clone()));
+            text.bool(matches!(reduce.op, Operation::Max(_)));
+        }
+        Operation::Sum(named) | Operation::Mean(named) => {
+            measure(text, &Measure::Column(named.clone()));
+            text.bool(matches!(reduce.op, Operation::Mean(_)));
+        }
+        Operation::Quantiles { column, at } => {
+            measure(text, &Measure::Column(column.clone()));
+            text.list(at.len());
+            for percent in at {
+                text.u32(u32::from(*percent));
+            }
+        }
+        Operation::HeavyHitters { key, k } => {
+            source(text, key);
+            text.u32(*k);
+        }
+        Operation::Distinct(named) => source(text, &KeySource::Column(named.clone())),
+        Operation::Clusters {
+            field,
+            labels,
+            taxonomy,
+            exemplars,
+            unclustered,
+            dissent,
+        } => {
+            text.text(field).text(taxonomy);
+            texts(text, labels);
+            texts(text, dissent);
+            text.optional_text(unclustered.as_deref())
+                .u32(*exemplars)
+                .u32(plan.fold.outliers_max);
+        }
+        Operation::Count | Operation::Join { .. } | Operation::Summary { .. } => {}
+    }
+    text.u32(reduce.cite_max);
+}
+
+/// The terms of a selection; a column in one is always compared as text.
+fn terms(text: &mut Canonical, filter: &Filter) {
+    text.list(filter.labels.len() + filter.columns.len());
+    for (field, label) in &filter.labels {
+        text.text("label").text(field).text(label);
+    }
+    for (column, wanted) in &filter.columns {
+        text.text("column").text(column).text("text").text(wanted);
+    }
+}
+
+fn source(text: &mut Canonical, key: &KeySource) {
+    match key {
+        KeySource::Label(field) => text.text("label").text(field),
+        KeySource::Column(column) => text
+            .text("column")
+            .text(&column.name)
+            .text(column.kind.as_str()),
+        KeySource::Id => text.text("id"),
+    };
+}
+
+fn measure(text: &mut Canonical, by: &Measure) {
+    match by {
+        Measure::Probability { field, label } => text
+            .text("probability")
+            .text(field)
+            .optional_text(label.as_deref()),
+        Measure::Column(column) => text
+            .text("column")
+            .text(&column.name)
+            .text(column.kind.as_str()),
+    };
+}
+
+fn texts(text: &mut Canonical, items: &[String]) {
+    text.list(items.len());
+    for item in items {
+        text.text(item);
+    }
+}
+
+/// The two hashes of a node, from its inputs and from what it says of them.
+pub(super) fn node(node: &Node, fan_in: u32, keys: FoldKey) -> Hashes {
+    let mut facts = Vec::new();
+    let mut provenance = Vec::new();
+    let mut starts = Vec::new();
+    for child in &node.children {
+        let (start, hashes) = match child {
+            Child::Leaf { unit, hashes } => (unit.key, hashes),
+            Child::Node { range, hashes } => (range.start, hashes),
+        };
+        starts.push(start);
+        facts.extend_from_slice(hashes.fact_hash.as_bytes());
+        provenance.extend_from_slice(hashes.provenance_hash.as_bytes());
+    }
+    let mut text = Canonical::new("operator 2026 fold node v1");
+    text.bytes(node.spec.as_bytes())
+        .u32(fan_in)
+        .u128(node.range.start.get())
+        .u32(node.range.height)
+        .bytes(&facts);
+    if keys == FoldKey::Ordinal {
+        for start in starts {
+            text.u128(start.get());
+        }
+    }
+    let fact_hash = ContentHash::of(&text);
+    let mut text = Canonical::new("operator 2026 fold provenance v1");
+    text.bytes(fact_hash.as_bytes())
+        .bytes(&provenance)
+        .u32(node.version);
+    counts(&mut text, &node.coverage.counts, false);
+    text.list(node.states.len());
+    for held in &node.states {
+        state(&mut text, held);
+    }
+    ranked(&mut text, &node.unsettled);
+    text.u64(node.cited_total);
+    Hashes {
+        fact_hash,
+        provenance_hash: ContentHash::of(&text),
+    }
+}
+
+fn counts(text: &mut Canonical, counts: &Counts, named: bool) {
+    text.u64(counts.units);
+    for (status, units) in [
+        (Status::Excluded, counts.excluded),
+        (Status::Decided, counts.decided),
+        (Status::Abstained, counts.abstained),
+        (Status::Errored, counts.errored),
+        (Status::Cancelled, counts.cancelled),
+        (Status::NotRun, counts.not_run),
+    ] {
+        if named {
+            text.text(status.name());
+        }
+        text.u64(units);
+    }
+}
+
+fn state(text: &mut Canonical, state: &AggregateState) {
+    match state {
+        AggregateState::Count(units) => ranked(text.text("count"), units),
+        AggregateState::CountBy(keys) => groups(text.text("count_by"), keys),
+        AggregateState::Set(keys) => groups(text.text("set"), keys),
+        AggregateState::TopK(units) => ranked(text.text("top_k"), units),
+        AggregateState::TopKeys(keys) => groups(text.text("top_keys"), keys),
+        AggregateState::Histogram(bins) => groups(text.text("histogram"), bins),
+        AggregateState::Extreme(units) => ranked(text.text("extreme"), units),
+        AggregateState::Sum(sum) => ranked(text.text("sum").i128(sum.sum), &sum.units),
+        AggregateState::Quantiles(numbers) => {
+            ranked(text.text("quantiles"), &numbers.units);
+            text.bool(numbers.bucketed).list(numbers.counts.len());
+            for (number, count) in &numbers.counts {
+                text.i64(*number).u64(*count);
+            }
+        }
+        AggregateState::HeavyHitters(held) => {
+            text.text("heavy_hitters")
+                .u64(held.total)
+                .u64(held.error_max)
+                .list(held.counters.len());
+            for (key, count) in &held.counters {
+                text.text(key).u64(*count);
+            }
+        }
+        AggregateState::Distinct(values) => {
+            ranked(text.text("distinct"), &values.units);
+            text.list(values.hashes.len());
+            for hash in &values.hashes {
+                text.u64(*hash);
+            }
+            text.bytes(&values.registers);
+        }
+        AggregateState::Join(sides) => {
+            groups(text.text("join"), &sides.left);
+            groups(text, &sides.right);
+        }
+        AggregateState::Clusters(held) => {
+            groups(text.text("clusters"), &held.clusters);
+            ranked(text, &held.dissent);
+            ranked(text, &held.abstained);
+        }
+    }
+}
+
+fn groups(text: &mut Canonical, groups: &Groups) {
+    text.u64(groups.total)
+        .bool(groups.overflowed)
+        .list(groups.groups.len());
+    for (key, units) in &groups.groups {
+        ranked(text.text(key), units);
+    }
+}
+
+fn ranked(text: &mut Canonical, units: &Ranked) {
+    text.u64(units.total).list(units.best.len());
+    for (rank, unit) in &units.best {
+        text.i64(*rank).text(unit.id.as_str());
+    }
+}
+
+/// The hash of an answer: what was asked and what was found.
+pub(super) fn answer(answer: &CitedAnswer) -> ContentHash {
+    let mut text = Canonical::new("operator 2026 result v2");
+    text.text(&answer.question)
+        .bytes(answer.plan_hash.as_bytes())
+        .bytes(answer.backend.digest.as_bytes())
+        .bool(answer.simulated);
+    counts(&mut text, &answer.coverage, true);
+    text.list(answer.claims.len());
+    for claim in &answer.claims {
+        text.text(&claim.name)
+            .text(&claim.text)
+            .value(&claim.value)
+            .optional_text(claim.refused.as_deref())
+            .u64(claim.cites_total)
+            .list(claim.cites.len());
+        for cite in &claim.cites {
+            text.text(cite.unit_id.as_str())
+                .bytes(cite.source_hash.as_bytes());
+            match &cite.span {
+                None => {
+                    text.none();
+                }
+                Some(evidence) => span(text.some(), evidence),
+            }
+        }
+    }
+    ContentHash::of(&text)
+}

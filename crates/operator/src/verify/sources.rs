@@ -1,0 +1,359 @@
+//! The records themselves, read again, and every fact and citation held against them.
+//!
+//! Ids, hashes, spans and columns are taken from the decoded fields here. A plan's predicates are
+//! evaluated again by the one evaluator that there is.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::{Place, Report, Subject};
+use crate::canonical::Canonical;
+use crate::column::{Column, ColumnType, ColumnValue, TEXT_BYTES_MAX};
+use crate::error::OperatorError;
+use crate::fact::{Cite, Evidence, Fact, Status};
+use crate::id::{ContentHash, UnitId};
+use crate::plan::{Action, Plan};
+use crate::predicate::date;
+use crate::record::read_bytes;
+
+/// The records of a source by the id of their unit.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    path: String,
+    hash: ContentHash,
+    bytes: u64,
+    records: HashMap<UnitId, Known>,
+}
+
+/// One record as the source has it.
+#[derive(Debug, Clone)]
+struct Known {
+    ordinal: u32,
+    hash: ContentHash,
+    /// The decoded fields; none where the record cannot be read.
+    fields: Option<Map<String, Value>>,
+}
+
+/// Where facts and citations can be looked up.
+#[derive(Debug, Clone)]
+pub enum Sources {
+    /// In the records.
+    Read(Registry),
+    /// Nowhere, and why.
+    Absent(String),
+}
+
+impl Registry {
+    /// Reads a source again; `path` names it.
+    ///
+    /// # Errors
+    /// Whatever reading records may cause; `FileInvalid` where a record has no id or another's.
+    pub fn read(plan: &Plan, path: &str, bytes: &[u8]) -> Result<Self, OperatorError> {
+        let (_, records, bad) = read_bytes(path, bytes, plan.input.format)?;
+        let mut known = HashMap::with_capacity(records.len() + bad.len());
+        let mut add = |id: Option<String>, place: &str, record: Known| {
+            let problem = match id {
+                None => Some(format!("no id in {}", plan.input.id)),
+                Some(id) => known
+                    .insert(UnitId::new(&id), record)
+                    .map(|_| format!("the id {id} is another record's, too")),
+            };
+            match problem {
+                None => Ok(()),
+                Some(problem) => Err(OperatorError::FileInvalid {
+                    path: path.to_owned(),
+                    line: 0,
+                    problem: format!("{place}: {problem}"),
+                }),
+            }
+        };
+        for record in records {
+            let mut text = Canonical::new("operator 2026 record v1");
+            text.fields(&record.fields);
+            let read = Known {
+                ordinal: record.ordinal,
+                hash: ContentHash::of(&text),
+                fields: Some(record.fields),
+            };
+            let id = read.fields.as_ref().and_then(|fields| id_of(plan, fields));
+            add(id, &record.place, read)?;
+        }
+        for bad in bad {
+            let unread = Known {
+                ordinal: bad.ordinal,
+                hash: bad.hash,
+                fields: None,
+            };
+            add(Some(format!("#{}", bad.ordinal)), &bad.place, unread)?;
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            hash: ContentHash::of_bytes(bytes),
+            bytes: bytes.len() as u64,
+            records: known,
+        })
+    }
+
+    /// As `read`, from a file.
+    ///
+    /// # Errors
+    /// `Io` where the file cannot be read, otherwise as `read`.
+    pub fn load(plan: &Plan, path: &Path) -> Result<Self, OperatorError> {
+        let shown = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|source| OperatorError::Io {
+            path: shown.clone(),
+            action: "read",
+            source,
+        })?;
+        Self::read(plan, &shown, &bytes)
+    }
+
+    /// The path as given.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Hash of the file's bytes.
+    pub const fn hash(&self) -> ContentHash {
+        self.hash
+    }
+
+    /// Size of the file.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many records there are, unreadable ones included.
+    pub fn len(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    /// Whether there is no record; no source that can be read is so.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+}
+
+/// The values at a path, lists flattened and nulls left out.
+fn at<'a>(value: &'a Value, path: Option<&str>) -> Vec<&'a Value> {
+    match (value, path) {
+        (Value::Null, _) => Vec::new(),
+        (Value::Array(items), _) => items.iter().flat_map(|item| at(item, path)).collect(),
+        (Value::Object(fields), Some(path)) => in_fields(fields, path),
+        (value, None) => vec![value],
+        (_, Some(_)) => Vec::new(),
+    }
+}
+
+/// A key that itself contains dots goes before its parts.
+fn in_fields<'a>(fields: &'a Map<String, Value>, path: &str) -> Vec<&'a Value> {
+    if let Some(value) = fields.get(path) {
+        return at(value, None);
+    }
+    match path.split_once('.') {
+        Some((key, below)) => fields
+            .get(key)
+            .map_or_else(Vec::new, |value| at(value, Some(below))),
+        None => Vec::new(),
+    }
+}
+
+fn id_of(plan: &Plan, fields: &Map<String, Value>) -> Option<String> {
+    match in_fields(fields, &plan.input.id).as_slice() {
+        [Value::String(text)] => Some(text.trim().to_owned()),
+        [Value::Number(number)] => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The text of a field, which spans index.
+fn text_of(fields: &Map<String, Value>, path: &str) -> String {
+    let parts: Vec<String> = in_fields(fields, path)
+        .into_iter()
+        .map(|value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        })
+        .collect();
+    parts.join(", ")
+}
+
+/// What a column holds in a record.
+fn column_of(fields: &Map<String, Value>, column: &Column) -> Option<ColumnValue> {
+    let mut held = fields;
+    let mut path = column.field.as_str();
+    let value = loop {
+        if let Some(value) = held.get(path) {
+            break value;
+        }
+        let (key, below) = path.split_once('.')?;
+        held = held.get(key)?.as_object()?;
+        path = below;
+    };
+    match (column.kind, value) {
+        (ColumnType::Integer, Value::Number(number)) => number.as_i64().map(ColumnValue::Integer),
+        (ColumnType::Integer, Value::String(text)) => {
+            text.trim().parse().ok().map(ColumnValue::Integer)
+        }
+        (ColumnType::Text, Value::String(text)) if text.len() <= TEXT_BYTES_MAX => {
+            Some(ColumnValue::Text(text.clone()))
+        }
+        (ColumnType::Time, Value::String(text)) => {
+            let nanoseconds = date::parse(text)?.as_nanosecond();
+            let seconds = i64::try_from(nanoseconds.div_euclid(1_000_000_000)).ok()?;
+            Some(ColumnValue::Integer(seconds))
+        }
+        _ => None,
+    }
+}
+
+/// Holds every fact and every citation against its record.
+pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) {
+    let registry = match sources {
+        Sources::Read(registry) => registry,
+        Sources::Absent(reason) => {
+            report.sources_absent = Some(reason.clone());
+            return;
+        }
+    };
+    let mut without: HashMap<&UnitId, &Known> = registry.records.iter().collect();
+    for fact in subject.facts {
+        without.remove(&fact.unit_id);
+        let place = Place::Unit(fact.unit_id.clone());
+        let Some(known) = registry.records.get(&fact.unit_id) else {
+            report.content(
+                place,
+                format!("has a fact, and no record of {} is its", registry.path),
+            );
+            continue;
+        };
+        report.checked.records += 1;
+        report.checked.spans += fact.evidence.len() as u64;
+        let mut problems = Vec::new();
+        check_record(subject.plan, fact, known, &mut problems);
+        for problem in problems {
+            report.content(place.clone(), problem);
+        }
+    }
+    let mut without: Vec<(&UnitId, &Known)> = without.into_iter().collect();
+    without.sort_by_key(|(_, known)| known.ordinal);
+    for (unit, _) in without {
+        let problem = format!("is a record of {}, and has no fact", registry.path);
+        report.content(Place::Unit(unit.clone()), problem);
+    }
+    for claim in &subject.answer.claims {
+        for cite in &claim.cites {
+            if let Some(problem) = check_cite(cite, registry) {
+                let problem = format!("cites unit {}: {problem}", cite.unit_id);
+                report.content(Place::Claim(claim.name.clone()), problem);
+            }
+        }
+    }
+}
+
+fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<String>) {
+    if fact.ordinal != known.ordinal {
+        let (found, right) = (fact.ordinal, known.ordinal);
+        problems.push(format!("its ordinal is {found}, its record's is {right}"));
+    }
+    if fact.source_hash != known.hash {
+        let (found, right) = (fact.source_hash, known.hash);
+        problems.push(format!(
+            "its source_hash is {found}, its record hashes to {right}"
+        ));
+    }
+    let Some(fields) = &known.fields else {
+        if fact.stage != "partition" {
+            problems.push(format!(
+                "ended at {}, its record cannot be read",
+                fact.stage
+            ));
+        }
+        return;
+    };
+    if fact.stage == "partition" {
+        problems.push("is called unreadable, its record can be read".to_owned());
+        return;
+    }
+    for evidence in &fact.evidence {
+        problems.extend(check_span(evidence, fields));
+    }
+    for column in &plan.columns {
+        let (found, right) = (fact.columns.get(&column.name), column_of(fields, column));
+        if found != right.as_ref() {
+            let name = &column.name;
+            problems.push(format!(
+                "its column {name} is {found:?}, its record has {right:?}"
+            ));
+        }
+    }
+    let stage = stage_of(plan, fields);
+    if fact.stage != stage {
+        problems.push(format!(
+            "ended at {}, its record belongs to {stage}",
+            fact.stage
+        ));
+    } else if stage != "map" && (fact.status == Status::Errored) == routes(plan, fields) {
+        problems.push(format!("is {} at {stage}, its record is not", fact.status));
+    }
+}
+
+/// Where the plan's predicates end a record.
+fn stage_of(plan: &Plan, fields: &Map<String, Value>) -> String {
+    for filter in &plan.prefilters {
+        match filter.when.matches(fields) {
+            Ok(false) => continue,
+            Ok(true) if filter.action == Action::Keep => break,
+            Ok(true) | Err(_) => return format!("prefilter:{}", filter.name),
+        }
+    }
+    String::from("map")
+}
+
+/// Whether every predicate that is asked about a record can say.
+fn routes(plan: &Plan, fields: &Map<String, Value>) -> bool {
+    for filter in &plan.prefilters {
+        match filter.when.matches(fields) {
+            Ok(false) => continue,
+            Ok(true) => return true,
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+fn check_cite(cite: &Cite, registry: &Registry) -> Option<String> {
+    let Some(known) = registry.records.get(&cite.unit_id) else {
+        return Some(format!("is no record of {}", registry.path));
+    };
+    if cite.source_hash != known.hash {
+        let (found, right) = (cite.source_hash, known.hash);
+        return Some(format!(
+            "its source_hash is {found}, its record hashes to {right}"
+        ));
+    }
+    let span = cite.span.as_ref()?;
+    match &known.fields {
+        Some(fields) => check_span(span, fields),
+        None => Some("is quoted, its record cannot be read".to_owned()),
+    }
+}
+
+fn check_span(span: &Evidence, fields: &Map<String, Value>) -> Option<String> {
+    let text = text_of(fields, &span.field);
+    let place = format!("bytes {}..{} of {}", span.start, span.end, span.field);
+    let Some(bytes) = text.get(span.start as usize..span.end as usize) else {
+        return Some(format!("{place} are not in its record"));
+    };
+    let hash = ContentHash::of_bytes(bytes.as_bytes());
+    if hash != span.quote_hash {
+        let right = span.quote_hash;
+        return Some(format!(
+            "{place} hash to {hash} in its record, the quote to {right}"
+        ));
+    }
+    let quoted = span.quote.as_ref()?;
+    (quoted != bytes).then(|| format!("{place} are {bytes:?} in its record, quoted is {quoted:?}"))
+}
