@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::derive::tally;
 use super::difference::difference;
-use super::nodes::tally;
 use super::{Place, Report, Sources, Subject, hash};
 use crate::answer::{ANSWER_VERSION, ReasonCount, TreeSummary};
 use crate::fact::{Fact, Status};

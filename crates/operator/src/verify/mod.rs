@@ -1,11 +1,15 @@
 //! Checks a folded answer against its facts and records, without any code that made it.
 //!
 //! ```text
-//! plan, facts -> shape.rs -> states.rs -> nodes.rs   every node, derived again and compared
-//!                         -> claims.rs, wording.rs   every claim, from all facts at once
-//! facts.rs, sources.rs                               every fact, against the plan and its record
-//! answer.rs                                          coverage, tree, hashes
-//! witness.rs, directory.rs                           the two forms in which a fold is kept
+//! facts.rs, sources.rs, fields.rs    every fact, against the plan and its record
+//! shape.rs, states.rs, derive.rs     every node, described again from the facts below it
+//! spec.rs, hash.rs                   every hash, from its documented encoding
+//! nodes.rs                           the recorded tree against the derived one
+//! conclusions.rs, compound.rs,
+//!   wording.rs, claims.rs            every claim, from all facts at once
+//! answer.rs                          coverage and the head of the answer
+//! witness.rs, directory.rs           the two forms in which a fold is kept
+//! lineage.rs                         which units a claim rests on
 //! ```
 //!
 //! What construction and this module share is the encoding: the types as plain data, `Canonical`,
@@ -16,15 +20,20 @@
 
 mod answer;
 mod claims;
+mod compound;
+mod conclusions;
+mod derive;
 mod difference;
 mod directory;
 mod facts;
+mod fields;
 mod hash;
 mod lineage;
 mod nodes;
 mod read;
 mod shape;
 mod sources;
+mod spec;
 mod states;
 mod witness;
 mod wording;
@@ -203,7 +212,7 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
     facts::check(subject, report);
     sources::check(subject, sources, report);
     let leaves = shape::arrange(subject.plan, subject.facts);
-    let tree = nodes::derive(subject.plan, &leaves);
+    let tree = derive::nodes(subject.plan, &leaves);
     nodes::check(subject, &tree, report);
     let claims = claims::derive(subject.plan, &leaves);
     claims::check(subject, &claims, report);

@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
+use super::derive::tally;
 use super::difference::difference;
-use super::nodes::tally;
 use super::{Derived, Place, Registry, Report, Sources, Subject};
 use crate::answer::Claim;
 use crate::canonical::Canonical;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::claims::Stated;
+use super::conclusions::Stated;
 use crate::coverage::Counts;
 use crate::plan::{Filter, Measure, Operation, Reduce};
 

@@ -112,7 +112,7 @@ proptest! {
         let mut found = Vec::new();
         places(DOCUMENT.pointer(&root).unwrap(), root, &mut found);
         let mut document = DOCUMENT.clone();
-        change(&mut document, at.get(&found[..]), way);
+        change(&mut document, at.get::<String>(&found), way);
         is_found(document)?;
     }
 
@@ -144,7 +144,7 @@ proptest! {
         // Without records nothing tells of their file, and nobody answered these facts.
         all.retain(|at| !at.is_empty() && !at.starts_with("/answer/source")
             && !at.starts_with("/answer/backend"));
-        change(&mut document, at.get(&all[..]), way);
+        change(&mut document, at.get::<String>(&all), way);
         let parts = (
             serde_json::from_value::<Vec<NodeRecord>>(document["nodes"].clone()),
             serde_json::from_value::<CitedAnswer>(document["answer"].clone()),
