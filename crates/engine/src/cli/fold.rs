@@ -31,7 +31,7 @@ pub struct FoldArguments {
     #[arg(long, value_name = "FILE")]
     verify: Option<PathBuf>,
     /// Write facts, tree, answer and witness as JSON.
-    #[arg(long, value_name = "FILE", requires = "selfcheck")]
+    #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     out: Option<PathBuf>,
 }
 

@@ -68,7 +68,12 @@ fn describe(
     let cited = cite_in_turn(folded.clone().zip(&states));
     let citations = cited
         .iter()
-        .filter_map(|unit| below.iter().find(|leaf| leaf.unit == *unit))
+        .filter_map(|unit| {
+            below
+                .binary_search_by_key(&unit.key, |leaf| leaf.unit.key)
+                .ok()
+        })
+        .map(|place| &below[place])
         .map(|leaf| citation(leaf.fact))
         .collect();
     NodeRecord {

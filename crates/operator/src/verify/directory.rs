@@ -43,11 +43,20 @@ impl RunFiles {
     /// Reads a run directory.
     ///
     /// # Errors
-    /// `Io` and `FileInvalid` where a file cannot be read, `Plan` where the plan in the manifest
+    /// `Io` and `FileInvalid` where a file cannot be read or the run left no answer, `Plan` where the plan in the manifest
     /// is none.
     pub fn read(directory: &Path) -> Result<Self, OperatorError> {
         let manifest = read_manifest(directory)?;
         let shown = directory.join("manifest.json").display().to_string();
+        if !manifest.finished && !directory.join("answer.json").exists() {
+            return Err(OperatorError::FileInvalid {
+                path: shown,
+                line: 0,
+                problem: "says that the run did not finish, so there is no answer to verify; run \
+                          it again"
+                    .to_owned(),
+            });
+        }
         Ok(Self {
             plan: Plan::parse(&manifest.plan_text, &format!("{shown} (plan_text)"))?,
             facts: read_facts(&directory.join("facts.jsonl"))?,

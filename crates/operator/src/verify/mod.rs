@@ -13,10 +13,12 @@
 //! ```
 //!
 //! What construction and this module share is the encoding: the types as plain data, `Canonical`,
-//! the plan as parsed and hashed, and how a file is cut into records. A node's state is computed
-//! from the facts below it in one flat pass, never by merging; only the counters of
-//! `heavy_hitters`, which depend on the tree, are replayed along it. What a model or a predicate
-//! *should* have decided is not judged here, only that everything else follows from what they did.
+//! the plan as parsed and hashed, and how a file is cut into records. Only predicates and dates are
+//! evaluated by the code that evaluated them before. A node's state is computed from the facts below
+//! it in one flat pass, never by merging; the counters of `heavy_hitters` alone, which depend on the
+//! tree, are replayed along it. The text of a claim is worded again, so that no number and no word
+//! of it is taken from the answer. What a model should have decided is not judged here, nor how many
+//! bytes it was not shown; everything else has to follow from what it did decide.
 
 mod answer;
 mod claims;

@@ -4,6 +4,7 @@ mod agreement;
 mod citations;
 mod fuzz;
 mod resealing;
+mod runs;
 mod tampers;
 
 use std::sync::LazyLock;
