@@ -52,7 +52,7 @@ pub fn indented(out: &mut String, first: &str, indent: usize, text: &str) {
             line.push(' ');
             used += 1;
         }
-        line.push_str(word);
+        line.push_str(&word);
         used += length;
         empty = false;
     }

@@ -47,7 +47,7 @@ fn json(ended: &Ended) -> serde_json::Value {
 }
 
 /// Random weights under a real tokenizer and template: a whole model file that loads in no time.
-fn write_model(path: &Path) {
+pub fn write_model(path: &Path) {
     let mut metadata = crate::tokenizer::metadata("smollm2");
     let config = ModelConfig {
         vocab: metadata["tokenizer.ggml.tokens"].to_vec().unwrap().len(),
