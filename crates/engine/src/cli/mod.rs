@@ -34,7 +34,8 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 Example: engine run fixtures/plans/auth-blockers.toml
 
-Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have no answer.";
+Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have no answer, 4 results
+differ (engine diff --exit-code).";
 
 #[derive(Debug, Subcommand)]
 enum Command {
