@@ -39,7 +39,8 @@ const AFTER_HELP: &str = "\
 Example: engine run fixtures/plans/auth-blockers.toml
 
 Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have no answer,
-4 verification failed, 5 nothing wrong was found but the records were not there to be checked.";
+4 verification failed or results differ (engine diff --exit-code), 5 nothing wrong was found but the
+records were not there to be checked.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -32,8 +32,10 @@ pub fn item(out: &mut String, name: &str, text: &str) {
     }
 }
 
-/// Appends a text after a beginning; further lines are indented.
+/// Appends a text after a beginning; further lines are indented. Control characters, which a record
+/// can bring along, are replaced.
 pub fn indented(out: &mut String, first: &str, indent: usize, text: &str) {
+    let text = text.replace(char::is_control, " ");
     let mut line = first.to_owned();
     let mut used = first.chars().count();
     let mut empty = true;
@@ -52,7 +54,7 @@ pub fn indented(out: &mut String, first: &str, indent: usize, text: &str) {
             line.push(' ');
             used += 1;
         }
-        line.push_str(word);
+        line.push_str(&word);
         used += length;
         empty = false;
     }
@@ -218,6 +220,12 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS));
         assert!(lines[1].starts_with("             word"));
+        let mut page = String::new();
+        entry(&mut page, "why", "red\u{1b}[31m\nnext");
+        assert_eq!(page, "why          red [31m next\n");
+        let mut page = String::new();
+        entry(&mut page, "key", &"x".repeat(200));
+        assert!(page.lines().all(|line| line.chars().count() <= COLUMNS));
         let mut page = String::new();
         item(&mut page, "a name that is too long", "text");
         assert_eq!(page, "  a name that is too long\n             text\n");

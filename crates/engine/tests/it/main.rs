@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod cli;
+mod explain;
 mod generate;
 mod packing;
 mod real_model;

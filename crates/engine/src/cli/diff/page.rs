@@ -66,6 +66,7 @@ fn outcome(difference: &Difference) -> String {
         }
     }
     match claims {
+        0 if parts.is_empty() => String::from("only in their hashes"),
         0 => format!("only in {}, every claim is the same", parts.join(", ")),
         _ => parts.join(", "),
     }

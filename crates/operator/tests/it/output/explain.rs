@@ -295,7 +295,7 @@ fn a_claim_that_leaves_a_unit_out_says_which_part_says_no() {
         wanted: String::from("yes"),
         found: Some(String::from("no")),
     };
-    assert_eq!(standing("blockers").lacks, [blocker.clone()]);
+    assert_eq!(standing("blockers").lacks, std::slice::from_ref(&blocker));
     let component = Lack::Value {
         side: None,
         name: String::from("component"),
