@@ -16,5 +16,8 @@ mod store;
 mod store_file;
 mod store_maintenance;
 mod summary;
+mod summary_memory;
+mod summary_texts;
 mod trees;
 mod verify;
+mod writer;

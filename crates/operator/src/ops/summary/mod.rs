@@ -11,6 +11,7 @@ mod check;
 mod known;
 mod material;
 mod scan;
+mod signs;
 mod words;
 
 pub use check::{Checked, CheckedNumber, check};
