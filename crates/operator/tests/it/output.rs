@@ -6,6 +6,7 @@ mod eval;
 mod explain;
 mod facts;
 mod flights;
+mod incremental;
 mod laws;
 mod recorded;
 mod replay;
