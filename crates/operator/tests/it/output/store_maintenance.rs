@@ -150,7 +150,7 @@ fn collection_removes_by_age_and_shrinks_the_file() {
     let report = gc(&path, options).unwrap();
     assert_eq!(report.removed, dry.removed);
     assert_eq!(verify(&path).unwrap().entries, 198);
-    assert_eq!(expired(&gc(&path, options).unwrap()), [0, 0, 0]);
+    assert_eq!(expired(&gc(&path, options).unwrap()), [0, 0, 0, 0]);
 
     let all = GcOptions {
         older_than_days: Some(9),
