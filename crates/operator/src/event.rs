@@ -77,6 +77,8 @@ pub enum Event {
         name: String,
         /// Why there is none.
         refused: Option<String>,
+        /// What was written and refused, for who wants to know; it is no part of the answer.
+        refused_text: Option<String>,
         /// True when its text was looked up.
         remembered: bool,
         /// Logical prompt tokens of what was written in this run.

@@ -37,6 +37,7 @@ struct Taken {
     remembered: bool,
     prompt_tokens: u64,
     generated_tokens: u64,
+    refused_text: Option<String>,
 }
 
 impl Pass<'_, '_> {
@@ -95,6 +96,7 @@ impl Pass<'_, '_> {
         self.journal.log(Event::Summary {
             name: reduce.name.clone(),
             refused: claim.refused.clone(),
+            refused_text: taken.refused_text,
             remembered: taken.remembered,
             prompt_tokens: taken.prompt_tokens,
             generated_tokens: taken.generated_tokens,
@@ -169,6 +171,7 @@ impl Pass<'_, '_> {
         taken.prompt_tokens = composed.usage.prompt_tokens;
         taken.generated_tokens = composed.generated_tokens;
         if !composed.finished {
+            taken.refused_text = Some(composed.text);
             let reason = match cancel.is_cancelled() {
                 true => String::from("cancelled while it was written"),
                 false => format!(
@@ -181,7 +184,10 @@ impl Pass<'_, '_> {
         }
         let checked = match summary::check(&composed.text, material) {
             Ok(checked) => checked,
-            Err(finding) => return Ok(Err(finding)),
+            Err(finding) => {
+                taken.refused_text = Some(composed.text);
+                return Ok(Err(finding));
+            }
         };
         if let Some(store) = store {
             let stored = StoredText {

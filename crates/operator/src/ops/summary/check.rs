@@ -3,12 +3,13 @@
 //! A number passes by being equal to a number of the same kind that the claims or the coverage
 //! have: a plain number equals one of theirs, a percentage or share equals one of their shares or
 //! the ratio of two counts at the precision in which it is printed, an ordinal names a place of a
-//! list. What the number is said *of* is not checked, nor what the words mean.
+//! list. Of what a number is said is checked as far as `clause` can tell; what the words mean is not.
 
 use serde::Serialize;
 
-use super::amount::Amount;
-use super::known::{Known, Named, Role};
+use super::clause;
+use super::equal::equal;
+use super::known::Known;
 use super::material::{Material, one_line};
 use super::scan::{Said, Token, Whole, is_only_number, scan};
 use crate::id::UnitId;
@@ -59,6 +60,7 @@ pub fn check(prose: &str, material: &Material) -> Result<Checked, String> {
     for token in &tokens {
         reading.token(prose, token)?;
     }
+    clause::check(prose, &tokens, known)?;
     Ok(reading.checked)
 }
 
@@ -70,7 +72,7 @@ struct Reading<'k> {
 impl Reading<'_> {
     fn token(&mut self, text: &str, token: &Token) -> Result<(), String> {
         let written = &text[token.start..token.end];
-        let equals = match &token.said {
+        match &token.said {
             Said::Unit(_) => return Ok(()),
             Said::Quote(quoted) => return self.quote(quoted),
             Said::Odd(why) => {
@@ -78,14 +80,14 @@ impl Reading<'_> {
                     "the text has {written:?}, which is not read: {why}"
                 ));
             }
-            Said::Number(amount) => self.number(written, *amount),
-            Said::Percent(amount) => self.percent(*amount),
-            Said::Ordinal(place) => self.place(*place),
-            Said::Share(part, whole) => self.ratio(|a, b| {
-                u128::from(a) * u128::from(*whole) == u128::from(b) * u128::from(*part)
-            }),
-            Said::Vague => None,
+            _ => {}
+        }
+        let unit = || {
+            let named = self.checked.units.iter();
+            let mut named = named.filter(|unit| unit.as_str() == written);
+            named.next().map(|unit| format!("unit [{unit}]"))
         };
+        let equals = equal(self.known, &token.said, None).or_else(unit);
         let Some(equals) = equals else {
             return Err(format!(
                 "the text says {written:?}, which is no number of the claims that it is of"
@@ -117,53 +119,6 @@ impl Reading<'_> {
         if !self.checked.units.contains(&unit) {
             self.checked.units.push(unit);
         }
-    }
-
-    fn number(&self, written: &str, amount: Amount) -> Option<String> {
-        let equal =
-            |named: &&Named| !matches!(named.role, Role::Ppm(_)) && amount.equals(named.amount);
-        let found = self.known.numbers.iter().find(equal);
-        let unit = || {
-            let named = self
-                .checked
-                .units
-                .iter()
-                .find(|unit| unit.as_str() == written);
-            named.map(|unit| format!("unit [{unit}]"))
-        };
-        found.map(|named| named.name.clone()).or_else(unit)
-    }
-
-    fn percent(&self, amount: Amount) -> Option<String> {
-        let share = |named: &&Named| matches!(named.role, Role::Ppm(ppm) if amount.is_percent_of(ppm, 1_000_000));
-        let found = self.known.numbers.iter().find(share);
-        let ratio = || self.ratio(|part, whole| amount.is_percent_of(part, whole));
-        found.map(|named| named.name.clone()).or_else(ratio)
-    }
-
-    /// Two different counts, the first at most the second, of which something holds.
-    fn ratio(&self, holds: impl Fn(u64, u64) -> bool) -> Option<String> {
-        let numbers = || self.known.numbers.iter().enumerate();
-        numbers().find_map(|(place, whole)| {
-            let Role::Whole(all) = whole.role else {
-                return None;
-            };
-            numbers().find_map(|(other, part)| {
-                let (Role::Part(some) | Role::Whole(some)) = part.role else {
-                    return None;
-                };
-                let fits = other != place && all > 0 && some <= all && holds(some, all);
-                fits.then(|| format!("{} of {}", part.name, whole.name))
-            })
-        })
-    }
-
-    fn place(&self, place: u64) -> Option<String> {
-        if self.known.percentiles.contains(&place) {
-            return Some(format!("{place} % of a quantile"));
-        }
-        let listed = (1..=self.known.places).contains(&place);
-        listed.then(|| format!("place {place} of a list"))
     }
 
     /// Quoted words are a name, or stand in a source; a number in quotes is still a number.

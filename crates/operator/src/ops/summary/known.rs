@@ -31,6 +31,8 @@ pub(super) enum Role {
 #[derive(Debug, Clone)]
 pub(super) struct Named {
     pub(super) name: String,
+    /// The label, key or unit that it is the number of.
+    pub(super) of: Option<String>,
     pub(super) amount: Amount,
     pub(super) role: Role,
     /// As the material prints it.
@@ -82,8 +84,10 @@ impl Known {
             Operation::TopK { .. } => {
                 for row in rows {
                     let unit = format!("{name}, [{}]", text(row, "unit_id"));
+                    let before = self.numbers.len();
                     self.ppm(&unit, &row["probability_ppm"]);
                     self.measure(&unit, &row["value"]);
+                    self.own(before, text(row, "unit_id"));
                 }
                 self.list(&format!("{name}, units"), rows.len());
             }
@@ -134,9 +138,11 @@ impl Known {
                 for row in rows {
                     let label = text(row, "label");
                     self.names.insert(label.to_owned());
+                    let before = self.numbers.len();
                     for side in ["left", "right", "pairs"] {
                         self.measure(&format!("{name}, {label}, {side}"), &row[side]);
                     }
+                    self.own(before, label);
                 }
                 self.list(&format!("{name}, keys"), rows.len());
             }
@@ -217,11 +223,20 @@ impl Known {
     fn part(&mut self, name: &str, label: &str, count: &Value) {
         if let Some(count) = count.as_u64() {
             self.names.insert(label.to_owned());
+            let before = self.numbers.len();
             self.push(
                 format!("{name}, {label}"),
                 i128::from(count),
                 Role::Part(count),
             );
+            self.own(before, label);
+        }
+    }
+
+    /// Says of the numbers from this place on whose they are.
+    fn own(&mut self, from: usize, of: &str) {
+        for number in &mut self.numbers[from..] {
+            number.of = Some(of.to_owned());
         }
     }
 
@@ -250,6 +265,7 @@ impl Known {
             let (sign, size) = (if milli < 0 { "-" } else { "" }, milli.unsigned_abs());
             self.numbers.push(Named {
                 name: name.to_owned(),
+                of: None,
                 amount: Amount::milli(milli),
                 role: Role::Measure,
                 shown: format!("{sign}{}.{:03}", size / 1_000, size % 1_000),
@@ -261,6 +277,7 @@ impl Known {
         if let Some(ppm) = value.as_u64() {
             self.numbers.push(Named {
                 name: name.to_owned(),
+                of: None,
                 amount: Amount::whole(i128::from(ppm)),
                 role: Role::Ppm(ppm),
                 shown: percent(ppm),
@@ -271,6 +288,7 @@ impl Known {
     fn push(&mut self, name: String, number: i128, role: Role) {
         self.numbers.push(Named {
             name,
+            of: None,
             amount: Amount::whole(number),
             role,
             shown: number.to_string(),
@@ -303,12 +321,12 @@ pub(super) fn units_named(reduce: &Reduce, value: &Value) -> Vec<UnitId> {
         .collect()
 }
 
-/// Parts per million as a percentage, with as many decimals as it needs.
+/// Parts per million as a percentage with one decimal, rounded to nearest, as claims print it.
 fn percent(ppm: u64) -> String {
-    let (whole, rest) = (ppm / 10_000, format!("{:04}", ppm % 10_000));
-    match rest.trim_end_matches('0') {
-        "" => format!("{whole} %"),
-        decimals => format!("{whole}.{decimals} %"),
+    let tenths = (ppm + 500) / 1_000;
+    match tenths % 10 {
+        0 => format!("{} %", tenths / 10),
+        tenth => format!("{}.{tenth} %", tenths / 10),
     }
 }
 

@@ -138,10 +138,7 @@ fn render(
     sources: &[UnitId],
     apart: &[Apart],
 ) -> String {
-    let mut text = format!(
-        "Task: {}\n\nClaims:\n{facts}\nNumbers:\n",
-        instruction.trim()
-    );
+    let mut text = format!("Claims:\n{facts}\nNumbers:\n");
     for number in &known.numbers {
         let _ = writeln!(text, "{} = {}", one_line(&number.name), number.shown);
     }
@@ -164,6 +161,8 @@ fn render(
             let _ = writeln!(text, "{apart}");
         }
     }
+    // Last, for a small model heeds best what it has just read.
+    let _ = write!(text, "\nTask: {}", instruction.trim());
     text
 }
 

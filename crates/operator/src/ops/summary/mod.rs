@@ -8,6 +8,8 @@
 
 mod amount;
 mod check;
+mod clause;
+mod equal;
 mod known;
 mod material;
 mod scan;

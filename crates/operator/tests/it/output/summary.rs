@@ -50,7 +50,17 @@ fn claims_stay_in_plan_order_and_the_hash_covers_the_text() {
 #[test]
 fn what_stands_apart_is_there_whether_the_text_passes_or_not() {
     for text in ["Nothing to see.", "There are 31337 dissenters."] {
-        let (outcome, ..) = run_writing(&|_| composed(text), None);
+        let (outcome, events, _) = run_writing(&|_| composed(text), None);
+        let logged = events.iter().find_map(|line| match &line.event {
+            Event::Summary { refused_text, .. } => refused_text.clone(),
+            _ => None,
+        });
+        assert_eq!(
+            logged.is_some(),
+            text.contains("31337"),
+            "only the log has it"
+        );
+        assert!(logged.is_none_or(|logged| logged == text));
         let summary = claim(&outcome, "in-short");
         let clusters = claim(&outcome, "clusters").value;
         let dissent = clusters["dissent"].as_array().unwrap();
@@ -118,6 +128,7 @@ fn a_writer_is_given_the_claims_and_no_record() {
         Event::Summary {
             name,
             refused,
+            refused_text: None,
             remembered,
             prompt_tokens,
             generated_tokens,

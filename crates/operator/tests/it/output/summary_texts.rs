@@ -195,6 +195,40 @@ fn a_lie_is_refused_by_its_token() {
 }
 
 #[test]
+fn a_true_number_under_a_wrong_label_is_refused() {
+    let Truth {
+        blockers, causes, ..
+    } = truth();
+    let [(one, first), (two, second), ..] = causes.as_slice() else {
+        panic!("two causes at least: {causes:?}");
+    };
+    assert!(first != second && *first != blockers, "{causes:?}");
+    for text in [
+        format!("{second} issues are of {one}."),
+        format!("It is {one} in {second} cases and {two} in {first}."),
+        format!("Of {blockers} issues {second} are of {one}."),
+        format!("{}: {second} and more.", one.to_uppercase()),
+    ] {
+        let refused = written(&text).refused;
+        let Some(reason) = refused else {
+            panic!("{text:?} passed");
+        };
+        assert!(
+            reason.contains(&format!("of {one:?}, of which the claims say {first}")),
+            "{text:?}: {reason}"
+        );
+    }
+    for text in [
+        format!("{first} issues are of {one}."),
+        format!("It is {one} in {first} cases and {two} in {second}."),
+        format!("Of {blockers} issues {first} are of {one}, {second} others are not."),
+        format!("There are {second} others, whatever {one} says."),
+    ] {
+        assert_eq!(written(&text).refused, None, "{text:?}");
+    }
+}
+
+#[test]
 fn words_without_a_number_pass_and_say_that_their_meaning_is_not_checked() {
     let claim = written("The users' tokens don't last.\nThat is all.");
     assert_eq!(claim.refused, None);
