@@ -41,7 +41,7 @@ name = "decided"
 op = "count"
 "#;
 
-fn plan() -> Plan {
+pub fn plan() -> Plan {
     Plan::parse(&format!("{PLAN}{SUMMARY}"), "plan.toml").unwrap()
 }
 
@@ -104,7 +104,7 @@ impl Compose for Writer<'_> {
     }
 }
 
-fn composed(text: &str) -> Result<Composed, InferError> {
+pub fn composed(text: &str) -> Result<Composed, InferError> {
     Ok(Composed {
         text: text.to_owned(),
         finished: true,
@@ -118,7 +118,7 @@ fn composed(text: &str) -> Result<Composed, InferError> {
     })
 }
 
-fn run_writing(
+pub fn run_writing(
     write: &dyn Fn(ComposeJob<'_>) -> Result<Composed, InferError>,
     memo: Option<&dyn Store>,
 ) -> (RunOutcome, Vec<EventLine>, Vec<String>) {
