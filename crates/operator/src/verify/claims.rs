@@ -1,9 +1,6 @@
 //! Every claim, computed from all facts at once and compared with the one that was recorded.
 //!
-//! A summary is no claim of the fold: of it only numbers and citations are checked, which must
-//! come from the claims that it summarises.
-
-use std::collections::BTreeSet;
+//! A summary is no claim of the fold; it is checked elsewhere.
 
 use serde_json::Value;
 
@@ -11,14 +8,15 @@ use super::conclusions::conclude;
 use super::derive::tally;
 use super::difference::difference;
 use super::shape::Leaf;
-use super::{Place, Report, Subject, wording};
+use super::{Place, Report, Subject, summaries, wording};
 use crate::answer::Claim;
 use crate::fact::Cite;
 use crate::fold::UnitRef;
 use crate::plan::{Operation, Plan};
 
-/// The claims that facts in key order give, in plan order; summaries are left out.
-pub(super) fn derive(plan: &Plan, leaves: &[Leaf<'_>]) -> Vec<Claim> {
+/// The claims that facts in key order give, in plan order, each with how many it speaks of;
+/// summaries are left out.
+pub(super) fn derive(plan: &Plan, leaves: &[Leaf<'_>]) -> Vec<(Claim, u64)> {
     let counts = tally(leaves.iter().map(|leaf| leaf.fact));
     plan.reduces
         .iter()
@@ -26,14 +24,15 @@ pub(super) fn derive(plan: &Plan, leaves: &[Leaf<'_>]) -> Vec<Claim> {
             let stated = match conclude(plan, reduce, leaves, counts)? {
                 Ok(stated) => stated,
                 Err(refusal) => {
-                    return Some(Claim {
+                    let claim = Claim {
                         name: reduce.name.clone(),
                         text: format!("{} is not answered: {refusal}", reduce.name),
                         value: Value::Null,
                         refused: Some(refusal),
                         cites: Vec::new(),
                         cites_total: 0,
-                    });
+                    };
+                    return Some((claim, 0));
                 }
             };
             let most = reduce.cite_max as usize;
@@ -45,7 +44,7 @@ pub(super) fn derive(plan: &Plan, leaves: &[Leaf<'_>]) -> Vec<Claim> {
                 .collect();
             // The units that share an extreme are known only as far as they are named.
             let capped = matches!(reduce.op, Operation::Min(_) | Operation::Max(_));
-            Some(Claim {
+            let claim = Claim {
                 name: reduce.name.clone(),
                 text: wording::word(reduce, &stated, counts),
                 value: stated.value,
@@ -56,7 +55,8 @@ pub(super) fn derive(plan: &Plan, leaves: &[Leaf<'_>]) -> Vec<Claim> {
                     stated.total
                 },
                 cites,
-            })
+            };
+            Some((claim, stated.count))
         })
         .collect()
 }
@@ -75,18 +75,9 @@ fn cite(unit: &UnitRef, leaves: &[Leaf<'_>]) -> Option<Cite> {
 
 /// Compares the recorded claims with the derived ones, in plan order.
 pub(super) fn check(subject: Subject<'_>, right: &[Claim], report: &mut Report) {
-    let is_summary = |claim: &Claim| {
-        let mut reduces = subject.plan.reduces.iter();
-        reduces.any(|reduce| {
-            reduce.name == claim.name && matches!(reduce.op, Operation::Summary { .. })
-        })
-    };
-    let found: Vec<&Claim> = subject.answer.claims.iter().collect();
-    let (summaries, found): (Vec<&Claim>, Vec<&Claim>) =
-        found.into_iter().partition(|claim| is_summary(claim));
-    for summary in summaries {
-        check_summary(subject, summary, report);
-    }
+    let summaries = summaries::names(subject.plan);
+    let folded = |claim: &&Claim| !summaries.contains(claim.name.as_str());
+    let found: Vec<&Claim> = subject.answer.claims.iter().filter(folded).collect();
     for (place, right) in right.iter().enumerate() {
         let named = found.iter().position(|claim| claim.name == right.name);
         let at = Place::Claim(right.name.clone());
@@ -131,52 +122,4 @@ fn compare(found: &Claim, right: &Claim, report: &mut Report) {
             );
         }
     }
-}
-
-/// A summary may name only numbers and units that the claims it summarises name.
-fn check_summary(subject: Subject<'_>, summary: &Claim, report: &mut Report) {
-    let mut reduces = subject.plan.reduces.iter();
-    let Some(Operation::Summary { of, .. }) = reduces
-        .find(|reduce| reduce.name == summary.name)
-        .map(|reduce| &reduce.op)
-    else {
-        return;
-    };
-    let sources: Vec<&Claim> = subject
-        .answer
-        .claims
-        .iter()
-        .filter(|claim| of.contains(&claim.name))
-        .collect();
-    let known: BTreeSet<String> = sources
-        .iter()
-        .flat_map(|claim| [numbers(&claim.text), numbers(&claim.value.to_string())])
-        .flatten()
-        .collect();
-    let place = || Place::Claim(summary.name.clone());
-    for number in numbers(&summary.text) {
-        if !known.contains(&number) {
-            let problem = format!("its text says {number}, no claim that it summarises does");
-            report.content(place(), problem);
-        }
-    }
-    for cite in &summary.cites {
-        if !sources.iter().any(|claim| claim.cites.contains(cite)) {
-            let problem = format!(
-                "cites unit {}, no claim that it summarises does",
-                cite.unit_id
-            );
-            report.content(place(), problem);
-        }
-    }
-    report.checked.claims += 1;
-    report.checked.cites += summary.cites.len() as u64;
-}
-
-/// Runs of digits in a text.
-fn numbers(text: &str) -> Vec<String> {
-    text.split(|char: char| !char.is_ascii_digit())
-        .filter(|run| !run.is_empty())
-        .map(str::to_owned)
-        .collect()
 }

@@ -20,16 +20,20 @@ const PREFILTER: &str = "prefilter:";
 /// Checks every fact on its own, and that each unit and each position has one.
 pub(super) fn check(subject: Subject<'_>, report: &mut Report) {
     let mut seen = HashSet::new();
-    for (row, fact) in (0_u32..).zip(subject.facts) {
+    let mut next = Some(0_u32);
+    for fact in subject.facts {
         report.checked.facts += 1;
         let place = Place::Unit(fact.unit_id.clone());
         if !seen.insert(&fact.unit_id) {
             report.content(place.clone(), "has more than one fact");
         }
-        if fact.ordinal != row {
-            let problem = format!("its ordinal is {}, its row says {row}", fact.ordinal);
+        // Told once, where the row breaks: what follows may be as it should.
+        if Some(fact.ordinal) != next {
+            let right = next.map_or_else(|| String::from("none"), |next| next.to_string());
+            let problem = format!("its ordinal is {}, {right} follows here", fact.ordinal);
             report.content(place.clone(), problem);
         }
+        next = fact.ordinal.checked_add(1);
         let mut problems = Vec::new();
         check_fact(subject, fact, &mut problems);
         for problem in problems {

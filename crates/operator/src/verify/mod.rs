@@ -7,6 +7,7 @@
 //! nodes.rs                           the recorded tree against the derived one
 //! conclusions.rs, compound.rs,
 //!   wording.rs, claims.rs            every claim, from all facts at once
+//! summaries.rs                       prose: what stands apart, its units, its numbers
 //! answer.rs                          coverage and the head of the answer
 //! witness.rs, directory.rs           the two forms in which a fold is kept
 //! lineage.rs                         which units a claim rests on
@@ -37,6 +38,7 @@ mod shape;
 mod sources;
 mod spec;
 mod states;
+mod summaries;
 mod witness;
 mod wording;
 
@@ -47,7 +49,7 @@ pub use witness::verify_artifact;
 
 use std::fmt;
 
-use crate::answer::CitedAnswer;
+use crate::answer::{CitedAnswer, Claim};
 use crate::fact::Fact;
 use crate::fold::{KeyRange, NodeRecord};
 use crate::id::UnitId;
@@ -214,19 +216,25 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
     facts::check(subject, report);
     sources::check(subject, sources, report);
     let leaves = shape::arrange(subject.plan, subject.facts);
-    let tree = derive::nodes(subject.plan, &leaves);
-    nodes::check(subject, &tree, report);
-    let claims = claims::derive(subject.plan, &leaves);
-    claims::check(subject, &claims, report);
-    answer::check(subject, &tree, sources, report);
-    Derived {
-        nodes: tree,
+    let (claims, counted) = claims::derive(subject.plan, &leaves).into_iter().unzip();
+    let derived = Derived {
+        nodes: derive::nodes(subject.plan, &leaves),
         claims,
-    }
+        counted,
+    };
+    nodes::check(subject, &derived.nodes, report);
+    claims::check(subject, &derived.claims, report);
+    let counts = derive::tally(subject.facts.iter());
+    summaries::check(subject, &derived, counts, report);
+    answer::check(subject, &derived.nodes, sources, report);
+    derived
 }
 
 /// What was derived again, for those who compare more than the answer with it.
 struct Derived {
     nodes: Vec<NodeRecord>,
-    claims: Vec<crate::answer::Claim>,
+    /// One claim per reduction that is no summary, in plan order.
+    claims: Vec<Claim>,
+    /// Facts or members that each of these speaks of.
+    counted: Vec<u64>,
 }

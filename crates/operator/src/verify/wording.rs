@@ -13,11 +13,11 @@ pub(super) fn word(reduce: &Reduce, stated: &Stated, counts: Counts) -> String {
         Some(claim) => fill(claim, &value, stated.count),
         None => plain(reduce, &value, stated.count),
     };
-    said + &rest(counts)
+    said + &gap(counts)
 }
 
 /// Puts value and count into the plan's words; what is put in is not looked at again.
-fn fill(claim: &str, value: &str, count: u64) -> String {
+pub(super) fn fill(claim: &str, value: &str, count: u64) -> String {
     let parts = claim.split("{value}");
     let counted: Vec<String> = parts
         .map(|part| part.replace("{count}", &count.to_string()))
@@ -110,7 +110,8 @@ fn condition(filter: &Filter) -> String {
     }
 }
 
-fn rest(counts: Counts) -> String {
+/// Says which units a claim does not count; nothing where it counts all.
+pub(super) fn gap(counts: Counts) -> String {
     let unheard = counts.errored + counts.cancelled + counts.not_run;
     if unheard + counts.abstained == 0 {
         return String::new();

@@ -5,6 +5,7 @@ mod citations;
 mod fuzz;
 mod resealing;
 mod runs;
+mod summaries;
 mod tampers;
 
 use std::sync::LazyLock;

@@ -139,6 +139,8 @@ proptest! {
         };
         let before = found(&nodes, &answer);
         let mut document = json!({ "nodes": nodes, "answer": answer });
+        let whole: Vec<NodeRecord> = serde_json::from_value(document["nodes"].clone()).unwrap();
+        prop_assert_eq!(&whole, &nodes, "every state can be read back");
         let mut all = Vec::new();
         places(&document, String::new(), &mut all);
         // Without records nothing tells of their file, and nobody answered these facts.
