@@ -427,6 +427,42 @@ fn a_claim_adds_up_and_its_carriers_are_nodes_that_count_something() {
 }
 
 #[test]
+fn a_summary_is_told_by_what_it_was_written_from_and_moves_no_state() {
+    let text = format!(
+        "{PLAN}\n[[reduce]]\nname = \"in-short\"\nop = \"summary\"\nof = [\"blockers\", \"surest\"]\n\
+         instruction = \"Say it.\"\n\n[[reduce]]\nname = \"decided\"\nop = \"count\"\n"
+    );
+    let recorded = record(&text, &issues(60), &mut Script::new(), Setup::default());
+    let run = &recorded.run;
+    let explained = unit(run, "7");
+    let mut standings = explained.claims.iter();
+    let summary = standings
+        .find(|standing| standing.claim == "in-short")
+        .unwrap();
+    assert_eq!(summary.written_from, ["blockers", "surest"]);
+    assert!(!summary.counted && summary.lacks.is_empty());
+    let told = claim(run, "in-short");
+    assert_eq!(told.written_from, ["blockers", "surest"]);
+    assert_eq!((told.counted, told.carriers_total), (0, 0));
+    let root = node(run, &node_name(&run.nodes[0].node.range));
+    assert_eq!(root.states.len(), 7);
+    for state in &root.states {
+        assert_eq!(
+            state.value,
+            claim(run, &state.claim).claim.value,
+            "{}",
+            state.claim
+        );
+    }
+    assert!(
+        explained.path[0]
+            .states
+            .iter()
+            .any(|state| state.claim == "decided")
+    );
+}
+
+#[test]
 fn what_is_not_there_is_named_with_what_comes_close() {
     let recorded = record(PLAN, &issues(90), &mut Script::new(), Setup::default());
     let run = &recorded.run;
