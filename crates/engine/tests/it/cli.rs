@@ -1,8 +1,9 @@
 //! The binary as a user meets it: what bad input says and how it exits.
 
 use std::path::Path;
+use std::process::Command;
 
-use assert_cmd::Command;
+use assert_cmd::cargo::cargo_bin;
 
 use crate::tiny::fixture;
 
@@ -51,18 +52,22 @@ impl Place {
         path.to_string_lossy().into_owned()
     }
 
-    /// Runs the binary with nothing of the user's own in reach.
-    pub fn engine(&self, arguments: &[&str]) -> Ended {
-        let output = Command::cargo_bin("engine")
-            .unwrap()
+    /// The binary, not yet started, with nothing of the user's own in reach.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(cargo_bin("engine"));
+        command
             .args(arguments)
             .env_clear()
             .env("HOME", self.path())
             .env("HF_HUB_OFFLINE", "1")
             .env("ENGINE_PYTHON", self.path().join("no-python"))
-            .current_dir(self.path())
-            .output()
-            .unwrap();
+            .current_dir(self.path());
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub fn engine(&self, arguments: &[&str]) -> Ended {
+        let output = self.command(arguments).output().unwrap();
         Ended {
             code: output.status.code().unwrap(),
             stdout: String::from_utf8(output.stdout).unwrap(),

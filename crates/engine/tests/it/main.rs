@@ -5,6 +5,7 @@
 mod cli;
 mod explain;
 mod generate;
+mod killed;
 mod packing;
 mod real_model;
 mod reference;

@@ -7,7 +7,7 @@ use operator::verify::{Place, Registry, Sources, Subject, verify};
 use serde_json::json;
 
 use super::super::script::issues;
-use super::super::summary::{composed, plan, run_writing};
+use super::super::writer::{composed, plan, run_writing};
 use super::agreement::made;
 
 struct Written {
