@@ -161,7 +161,11 @@ impl Known {
             match status {
                 _ if count == 0 => {}
                 Status::Decided => self.whole(&name, count),
-                _ => self.push(name, i128::from(count), Role::Part(count)),
+                _ => {
+                    let before = self.numbers.len();
+                    self.push(name, i128::from(count), Role::Part(count));
+                    self.own(before, &status.name().replace('_', " "));
+                }
             }
         }
     }

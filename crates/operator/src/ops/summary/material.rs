@@ -9,12 +9,12 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::known::{Known, units_named};
-use crate::answer::Claim;
+use crate::answer::{Claim, fill};
 use crate::coverage::Counts;
 use crate::fact::Cite;
 use crate::id::UnitId;
-use crate::plan::{Operation, Reduce};
-use crate::reducers::Ranked;
+use crate::plan::{Measure, Operation, Reduce};
+use crate::reducers::{Ranked, Selection};
 
 /// Most bytes of a material; more is refused, never cut.
 pub const MATERIAL_BYTES_MAX: usize = 16_384;
@@ -111,7 +111,11 @@ pub fn gather(reduce: &Reduce, settled: &Settled<'_>) -> Result<Material, String
         sources.extend(claim.cites.iter().map(|cite| cite.unit_id.clone()));
         apart.extend(outliers(claim));
         // Writing to a string cannot fail.
-        let _ = writeln!(facts, "- {name}: {}", one_line(&claim.text));
+        let _ = writeln!(
+            facts,
+            "- {name}: {}",
+            one_line(&meaning(of, claim, **counted))
+        );
     }
     if answered == 0 {
         return Err(String::from(
@@ -164,6 +168,37 @@ fn render(
     // Last, for a small model heeds best what it has just read.
     let _ = write!(text, "\nTask: {}", instruction.trim());
     text
+}
+
+/// What a claim says, with ids in brackets: bare ones would be read as numbers.
+fn meaning(reduce: &Reduce, claim: &Claim, counted: u64) -> String {
+    let what = match &reduce.op {
+        Operation::Set { key: None, .. } => String::from("decided units"),
+        Operation::TopK { by, order, .. } => match by {
+            Measure::Probability { field, label } => {
+                let label = label.as_deref().unwrap_or("its label");
+                format!("the units most probably {field} = {label}")
+            }
+            Measure::Column(column) => {
+                format!("the units with the {} {}", order.as_str(), column.name)
+            }
+        },
+        Operation::Clusters { field, .. } => format!("examples of the clusters of {field}"),
+        _ => return claim.text.clone(),
+    };
+    let ids: Vec<String> = units_named(reduce, &claim.value)
+        .iter()
+        .map(|unit| format!("[{unit}]"))
+        .collect();
+    let ids = ids.join(", ");
+    match &reduce.claim {
+        Some(wording) => fill(wording, &ids, counted),
+        None => {
+            let selection = Selection::of(&reduce.filter).to_string();
+            let with = if selection.is_empty() { "" } else { " with " };
+            format!("{what}{with}{selection}: {ids}")
+        }
+    }
 }
 
 fn outliers(claim: &Claim) -> Vec<Apart> {

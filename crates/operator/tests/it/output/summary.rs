@@ -103,6 +103,12 @@ fn a_writer_is_given_the_claims_and_no_record() {
     assert!(material.contains("Task: Say how many block the release, and why."));
     assert!(material.contains(&claim(&outcome, "blockers").text));
     assert!(!material.contains("by_cause"), "only what it is of");
+    let surest = claim(&outcome, "surest").value[0]["unit_id"].clone();
+    let bracketed = format!(
+        "surest: the units most probably blocker = yes: [{}], [",
+        surest.as_str().unwrap()
+    );
+    assert!(material.contains(&bracketed), "{material}");
     let cited: Vec<String> = ["blockers", "causes", "surest", "clusters"]
         .iter()
         .flat_map(|name| claim(&outcome, name).cites)

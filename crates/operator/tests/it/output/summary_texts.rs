@@ -218,7 +218,13 @@ fn a_true_number_under_a_wrong_label_is_refused() {
             "{text:?}: {reason}"
         );
     }
+    let refused = written("60 units have abstained.").refused.unwrap();
+    assert!(
+        refused.contains("of \"abstained\", of which the claims say 2"),
+        "{refused}"
+    );
     for text in [
+        String::from("Of 60 units 2 have abstained."),
         format!("{first} issues are of {one}."),
         format!("It is {one} in {first} cases and {two} in {second}."),
         format!("Of {blockers} issues {first} are of {one}, {second} others are not."),
