@@ -7,7 +7,7 @@
 //! nodes.rs                           the recorded tree against the derived one
 //! conclusions.rs, compound.rs,
 //!   wording.rs, claims.rs            every claim, from all facts at once
-//! summaries.rs                       prose: what stands apart, its units, its numbers
+//! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
 //! answer.rs                          coverage and the head of the answer
 //! witness.rs, directory.rs           the two forms in which a fold is kept
 //! lineage.rs                         which units a claim rests on
@@ -33,6 +33,7 @@ mod fields;
 mod hash;
 mod lineage;
 mod nodes;
+mod prose;
 mod read;
 mod shape;
 mod sources;
