@@ -1,6 +1,8 @@
 //! `engine diff`: what changed between two runs, and what changed it.
 
+mod claims;
 mod page;
+mod units;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -2,8 +2,10 @@
 
 mod audit;
 mod diff;
+mod diff_given;
 mod eval;
 mod explain;
+mod explain_tree;
 mod facts;
 mod flights;
 mod incremental;
