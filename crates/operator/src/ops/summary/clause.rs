@@ -78,6 +78,9 @@ fn clauses(prose: &str, tokens: &[Token]) -> Vec<(usize, usize)> {
             .any(|token| (token.start..token.end).contains(at))
     };
     let marks = prose.match_indices(['.', ',', ';', '!', '?', '(', ')', '\n', '\u{2014}']);
+    // "1,000 units, which are severe" says the number of what follows.
+    let relative = [", which ", ", who ", ", that ", ", of which "];
+    let marks = marks.filter(|(at, _)| !relative.iter().any(|word| prose[*at..].starts_with(word)));
     let joints = [" and ", " but ", " while ", " whereas "];
     let joints = joints.iter().flat_map(|joint| prose.match_indices(joint));
     let mut cuts: Vec<usize> = marks.chain(joints).map(|(at, _)| at).filter(free).collect();

@@ -207,6 +207,7 @@ fn a_true_number_under_a_wrong_label_is_refused() {
         format!("{second} issues are of {one}."),
         format!("It is {one} in {second} cases and {two} in {first}."),
         format!("Of {blockers} issues {second} are of {one}."),
+        format!("There are {second} issues, which are all of {one}."),
         format!("{}: {second} and more.", one.to_uppercase()),
     ] {
         let refused = written(&text).refused;
