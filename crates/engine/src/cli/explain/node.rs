@@ -25,22 +25,17 @@ pub fn render(out: &mut String, node: &NodeExplanation) {
         entry(out, "covers", &text);
     }
     entry(out, "path", &node.path.join(" > "));
+    let lookup = if node.storable {
+        "by which a later fold looks its states up"
+    } else {
+        "not stored, for the answers are simulated"
+    };
     let hashes = format!(
-        "decision {}, provenance {}",
+        "decision {} ({lookup}), provenance {}",
         short(&node.hashes.fact_hash),
         short(&node.hashes.provenance_hash)
     );
     entry(out, "hashes", &hashes);
-    let lookup = if node.storable {
-        "a fold with a store looks its states up under this"
-    } else {
-        "never stored, for the answers are simulated"
-    };
-    entry(
-        out,
-        "inputs' key",
-        &format!("{}: {lookup}", short(&node.hashes.fact_hash)),
-    );
     entry(out, "cost", &cost(&node.cost));
     let _ = writeln!(
         out,
