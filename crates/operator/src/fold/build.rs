@@ -25,7 +25,7 @@ use crate::reducers::{AggregateState, Ranked};
 /// Leaves in a range from which its parts are folded side by side.
 const PARALLEL_LEAVES: usize = 4_096;
 
-/// Leaves in a range below which they are read ahead together; so many lie in a core's cache.
+/// Leaves in a range up to which all are read ahead; the facts of so many lie in a core's cache.
 const TOUCHED_LEAVES: usize = 512;
 
 /// What equal inputs gave before.
@@ -102,7 +102,7 @@ pub fn fold(
     if leaves.is_empty() {
         return Ok((None, FoldWork::default()));
     }
-    let (part, mut work) = builder.part(leaves.entries())?;
+    let (part, mut work) = builder.part(leaves.entries(), false)?;
     let root = match part {
         Part::Node(node) => *node,
         Part::Leaf(leaf) => {
@@ -195,8 +195,16 @@ struct Builder<'a, 'b> {
 
 impl<'a> Builder<'a, '_> {
     /// Folds a run of entries, one at least, that no other part shares a node with.
-    fn part(&self, entries: &[Entry]) -> Result<(Part<'a>, FoldWork), OperatorError> {
+    fn part(
+        &self,
+        entries: &[Entry],
+        mut touched: bool,
+    ) -> Result<(Part<'a>, FoldWork), OperatorError> {
         let mut work = FoldWork::default();
+        if !touched && entries.len() <= TOUCHED_LEAVES {
+            self.leaves.touch(entries)?;
+            touched = true;
+        }
         if let [entry] = entries {
             let leaf = self.leaf(entry, &mut work)?;
             return Ok((Part::Leaf(leaf), work));
@@ -213,19 +221,15 @@ impl<'a> Builder<'a, '_> {
             if entries.len() >= PARALLEL_LEAVES {
                 let folded = parts
                     .into_par_iter()
-                    .map(|part| self.part(part))
+                    .map(|part| self.part(part, touched))
                     .collect::<Result<Vec<_>, _>>()?;
                 for (part, more) in folded {
                     work += more;
                     inputs.push(part);
                 }
             } else {
-                let crossing = entries.len() > TOUCHED_LEAVES;
                 for part in parts {
-                    if crossing && part.len() <= TOUCHED_LEAVES {
-                        self.leaves.touch(part)?;
-                    }
-                    let (part, more) = self.part(part)?;
+                    let (part, more) = self.part(part, touched)?;
                     work += more;
                     inputs.push(part);
                 }
@@ -282,7 +286,6 @@ pub(super) fn assemble(
     let fact_hash = hash_inputs(spec, range, &inputs.children);
     let known = cache.states(&fact_hash);
     let reused = known.is_some();
-    let stored = known.unwrap_or_else(|| combine(spec, &inputs));
     let mut cost = UnitUsage::default();
     for input in inputs.iter() {
         cost += match input {
@@ -290,11 +293,13 @@ pub(super) fn assemble(
             Input::Node(node) => node.cost,
         };
     }
+    let Inputs { children, sources } = inputs;
+    let stored = known.unwrap_or_else(|| combine(spec, &children, sources));
     let mut node = Box::new(Node {
         version: NODE_VERSION,
         spec: spec.hash(),
         range,
-        children: inputs.children,
+        children,
         coverage,
         states: stored.states,
         unsettled: stored.unsettled,
@@ -316,36 +321,45 @@ pub(super) fn assemble(
     Ok((node, work))
 }
 
-fn combine(spec: &FoldSpec, inputs: &Inputs<'_>) -> StoredStates {
-    let mut states: Vec<AggregateState> = spec.reducers.iter().map(Reducer::empty).collect();
-    let mut unsettled = Ranked::empty();
-    let mut cited_total = 0;
-    for input in inputs.iter() {
-        match input {
-            Input::Leaf(unit, fact) => {
+/// Folds the inputs' states. The first node's are taken over rather than copied, for merging into an
+/// empty state changes nothing.
+fn combine(spec: &FoldSpec, children: &[Child], sources: Vec<Source<'_>>) -> StoredStates {
+    let mut sources = sources.into_iter();
+    let mut inputs = children.iter().zip(&mut sources).peekable();
+    let mut stored = match inputs.next_if(|(_, source)| matches!(source, Source::Node(_))) {
+        Some((_, Source::Node(node))) => StoredStates {
+            states: node.states,
+            unsettled: node.unsettled,
+            cited_total: node.cited_total,
+        },
+        _ => StoredStates {
+            states: spec.reducers.iter().map(Reducer::empty).collect(),
+            unsettled: Ranked::empty(),
+            cited_total: 0,
+        },
+    };
+    for (child, source) in inputs {
+        let states = spec.reducers.iter().zip(&mut stored.states);
+        match (child, source) {
+            (Child::Leaf { unit, .. }, Source::Fact(fact)) => {
                 let mut selected = false;
-                for (reducer, state) in spec.reducers.iter().zip(&mut states) {
-                    selected |= reducer.absorb(state, unit, fact);
+                for (reducer, state) in states {
+                    selected |= reducer.absorb(state, unit, &fact);
                 }
-                cited_total += u64::from(selected);
+                stored.cited_total += u64::from(selected);
                 if matches!(fact.status, Status::Abstained | Status::Errored) {
-                    unsettled.absorb(0, unit, CITES_MAX);
+                    stored.unsettled.absorb(0, unit, CITES_MAX);
                 }
             }
-            Input::Node(node) => {
-                for ((reducer, state), from) in
-                    spec.reducers.iter().zip(&mut states).zip(&node.states)
-                {
+            (_, Source::Node(node)) => {
+                for ((reducer, state), from) in states.zip(&node.states) {
                     reducer.merge(state, from);
                 }
-                cited_total += node.cited_total;
-                unsettled.merge(&node.unsettled, CITES_MAX);
+                stored.cited_total += node.cited_total;
+                stored.unsettled.merge(&node.unsettled, CITES_MAX);
             }
+            (Child::Node { .. }, Source::Fact(_)) => unreachable!("push pairs a leaf with a fact"),
         }
     }
-    StoredStates {
-        states,
-        unsettled,
-        cited_total,
-    }
+    stored
 }

@@ -30,13 +30,7 @@ impl Ranked {
     /// Counts one unit and names it if it is among the `max` best.
     pub fn absorb(&mut self, rank: i64, unit: &UnitRef, max: usize) {
         self.total += 1;
-        // Keys mostly come in order: most belong at the end.
-        let place = match self.best.last() {
-            Some((other, held)) if (*other, held.key) > (rank, unit.key) => self
-                .best
-                .partition_point(|(other, held)| (*other, held.key) <= (rank, unit.key)),
-            _ => self.best.len(),
-        };
+        let place = self.place(rank, unit);
         if place < max {
             self.best.insert(place, (rank, unit.clone()));
             self.best.truncate(max);
@@ -46,16 +40,22 @@ impl Ranked {
     /// Adds a disjoint set that was kept under the same `max`.
     pub fn merge(&mut self, other: &Self, max: usize) {
         self.total += other.total;
-        // Keys mostly come in order, so that appending is the whole work.
         for entry in &other.best {
-            let place = self
-                .best
-                .partition_point(|(rank, unit)| (*rank, unit.key) <= (entry.0, entry.1.key));
+            let place = self.place(entry.0, &entry.1);
             if place >= max {
                 break;
             }
             self.best.insert(place, entry.clone());
             self.best.truncate(max);
+        }
+    }
+
+    /// Where a unit belongs among the best; keys mostly come in order, so at the end.
+    fn place(&self, rank: i64, unit: &UnitRef) -> usize {
+        let after = |(other, held): &(i64, UnitRef)| (*other, held.key) > (rank, unit.key);
+        match self.best.last() {
+            Some(last) if after(last) => self.best.partition_point(|held| !after(held)),
+            _ => self.best.len(),
         }
     }
 
