@@ -3,7 +3,7 @@
 //! The result is the tree that `fold` would build from the changed facts, to the hash, since shape
 //! follows from keys alone. Must not know where facts come from.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use super::build::{LeafPart, Part, assemble};
@@ -22,7 +22,8 @@ pub type Siblings<'a> = dyn Fn(&UnitRef) -> Result<Fact, OperatorError> + 'a;
 #[derive(Debug, Clone)]
 pub struct Tree {
     spec: FoldSpec,
-    nodes: HashMap<ContentHash, Node>,
+    // Boxed and in a tree map: no change has to wait until a table of all nodes has grown.
+    nodes: BTreeMap<ContentHash, Box<Node>>,
     root: Option<ContentHash>,
 }
 
@@ -32,10 +33,10 @@ impl Tree {
     /// # Errors
     /// What reading a fact may cause.
     pub fn fold(leaves: &Leaves<'_>) -> Result<Self, OperatorError> {
-        let nodes = Mutex::new(HashMap::new());
+        let nodes = Mutex::new(BTreeMap::new());
         let (root, _) = fold(leaves, &(), &|node: &Node, _| {
             let mut nodes = nodes.lock().unwrap_or_else(|held| held.into_inner());
-            nodes.insert(node.hashes.provenance_hash, node.clone());
+            nodes.insert(node.hashes.provenance_hash, Box::new(node.clone()));
         })?;
         Ok(Self {
             spec: leaves.spec().clone(),
@@ -46,12 +47,12 @@ impl Tree {
 
     /// The root; none when there is no leaf.
     pub fn root(&self) -> Option<&Node> {
-        self.nodes.get(self.root.as_ref()?)
+        self.nodes.get(self.root.as_ref()?).map(Box::as_ref)
     }
 
     /// Every node of the tree, in no order.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &Node> {
-        self.nodes.values()
+        self.nodes.values().map(Box::as_ref)
     }
 
     /// Replaces a unit's fact, or adds the unit; returns what was made and kept.
@@ -279,25 +280,27 @@ impl Change<'_, '_> {
 
     fn insert(&mut self, node: Node) {
         self.made += 1;
-        self.tree.nodes.insert(node.hashes.provenance_hash, node);
+        self.tree
+            .nodes
+            .insert(node.hashes.provenance_hash, Box::new(node));
     }
 
     fn keep(&mut self, node: Node) -> Part<'static> {
         self.tree
             .nodes
-            .insert(node.hashes.provenance_hash, node.clone());
+            .insert(node.hashes.provenance_hash, Box::new(node.clone()));
         Part::Node(Box::new(node))
     }
 
     fn take(&mut self, hash: ContentHash) -> Node {
         match self.tree.nodes.remove(&hash) {
-            Some(node) => node,
+            Some(node) => *node,
             None => panic!("node {hash} is named by its parent and not in the tree"),
         }
     }
 
     fn copy(&self, hash: ContentHash) -> Part<'static> {
-        Part::Node(Box::new(self.tree.nodes[&hash].clone()))
+        Part::Node(self.tree.nodes[&hash].clone())
     }
 
     fn leaf(&self, unit: &UnitRef) -> Result<LeafPart<'static>, OperatorError> {
