@@ -140,9 +140,8 @@ pub fn explain_node(
 /// How many units went into a state.
 pub(super) fn counted(state: &AggregateState) -> u64 {
     match state {
-        AggregateState::Count(units)
-        | AggregateState::TopK(units)
-        | AggregateState::Extreme(units) => units.total,
+        AggregateState::Count(units) | AggregateState::TopK(units) => units.total,
+        AggregateState::Extreme(state) => state.units.total,
         AggregateState::CountBy(groups)
         | AggregateState::Set(groups)
         | AggregateState::TopKeys(groups)

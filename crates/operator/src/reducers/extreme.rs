@@ -1,5 +1,6 @@
 //! The smallest or largest number of a column. Exact, also idempotent.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Folded, Ranked, Selection, cite};
@@ -23,6 +24,40 @@ pub struct Extreme {
     pub largest: bool,
     /// Units named at every node, and cited; at least one is named.
     pub cite_max: u32,
+}
+
+/// The units nearest to the extreme, and how many carry the extreme itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtremeState {
+    /// Units that have a number; the best of them are named, those of the extreme first.
+    pub units: Ranked,
+    /// Units whose number is the extreme, named or not.
+    pub sharing: u64,
+}
+
+impl ExtremeState {
+    fn best(&self) -> Option<i64> {
+        self.units.best.first().map(|(rank, _)| *rank)
+    }
+
+    /// Counts units that carry a number, before they are named.
+    fn share(&mut self, rank: i64, units: u64) {
+        match self.best() {
+            Some(best) if best < rank => {}
+            Some(best) if best == rank => self.sharing += units,
+            _ => self.sharing = units,
+        }
+    }
+
+    /// Writes the state into a hash.
+    pub fn encode(&self, canonical: &mut Canonical) {
+        self.units.encode(canonical);
+        canonical.u64(self.sharing);
+    }
+
+    pub(super) fn named(&self, max: usize) -> Vec<&UnitRef> {
+        self.units.units().take(max).collect()
+    }
 }
 
 impl Extreme {
@@ -49,37 +84,46 @@ impl Extreme {
 }
 
 impl Reducer for Extreme {
-    type State = Ranked;
+    type State = ExtremeState;
     type Output = Folded;
 
-    fn empty(&self) -> Ranked {
-        Ranked::empty()
+    fn empty(&self) -> ExtremeState {
+        ExtremeState::default()
     }
 
-    fn absorb(&self, state: &mut Ranked, unit: &UnitRef, fact: &Fact) -> bool {
+    fn absorb(&self, state: &mut ExtremeState, unit: &UnitRef, fact: &Fact) -> bool {
         if !self.selection.admits(fact) {
             return false;
         }
         let measure = self.measure.read(fact);
         if let Some(number) = measure {
-            state.absorb(self.turn(number), unit, self.units_max());
+            let rank = self.turn(number);
+            state.share(rank, 1);
+            state.units.absorb(rank, unit, self.units_max());
         }
         measure.is_some()
     }
 
-    fn merge(&self, into: &mut Ranked, from: &Ranked) {
-        into.merge(from, self.units_max());
+    fn merge(&self, into: &mut ExtremeState, from: &ExtremeState) {
+        if let Some(rank) = from.best() {
+            into.share(rank, from.sharing);
+        }
+        into.units.merge(&from.units, self.units_max());
     }
 
-    fn finish(&self, state: &Ranked, leaves: &Leaves<'_>) -> Result<Folded, OperatorError> {
-        let best = state.best.first().map(|(rank, _)| *rank);
-        let sharing = state.best.iter().filter(|(rank, _)| Some(*rank) == best);
+    fn finish(&self, state: &ExtremeState, leaves: &Leaves<'_>) -> Result<Folded, OperatorError> {
+        let best = state.best();
+        let sharing = state
+            .units
+            .best
+            .iter()
+            .filter(|(rank, _)| Some(*rank) == best);
         let cites = cite(sharing.map(|(_, unit)| unit), leaves, self.cite_max)?;
         Ok(Folded {
             value: best.map_or(Value::Null, |rank| json!(self.turn(rank))),
-            count: state.total,
-            cites_total: cites.len() as u64,
+            count: state.units.total,
             cites,
+            cites_total: state.sharing,
         })
     }
 }

@@ -26,7 +26,7 @@ pub use clusters::{ClusterState, Clusters};
 pub use count::Count;
 pub use count_by::CountBy;
 pub use distinct::{Distinct, DistinctState};
-pub use extreme::Extreme;
+pub use extreme::{Extreme, ExtremeState};
 pub use groups::Groups;
 pub use heavy_hitters::{HeavyHitters, HitterState};
 pub use histogram::Histogram;
@@ -201,7 +201,7 @@ aggregates! {
     /// `histogram`
     Histogram "histogram" 1 Groups,
     /// `min` and `max`
-    Extreme "extreme" 1 Ranked,
+    Extreme "extreme" 1 ExtremeState,
     /// `sum` and `mean`
     Sum "sum" 1 SumState,
     /// `quantiles`

@@ -12,7 +12,7 @@ use super::{Place, Report, Subject, summaries, wording};
 use crate::answer::Claim;
 use crate::fact::Cite;
 use crate::fold::UnitRef;
-use crate::plan::{Operation, Plan};
+use crate::plan::Plan;
 
 /// The claims that facts in key order give, in plan order, each with how many it speaks of;
 /// summaries are left out.
@@ -42,18 +42,12 @@ pub(super) fn derive(plan: &Plan, leaves: &[Leaf<'_>]) -> Vec<(Claim, u64)> {
                 .take(most)
                 .filter_map(|unit| cite(unit, leaves))
                 .collect();
-            // The units that share an extreme are known only as far as they are named.
-            let capped = matches!(reduce.op, Operation::Min(_) | Operation::Max(_));
             let claim = Claim {
                 name: reduce.name.clone(),
                 text: wording::word(reduce, &stated, counts),
                 value: stated.value,
                 refused: None,
-                cites_total: if capped {
-                    cites.len() as u64
-                } else {
-                    stated.total
-                },
+                cites_total: stated.total,
                 cites,
             };
             Some((claim, stated.count))

@@ -13,7 +13,7 @@ use crate::coverage::Counts;
 use crate::fold::UnitRef;
 use crate::infer::PPM;
 use crate::plan::{Measure, Operation, Order, Plan, Reduce};
-use crate::reducers::{AggregateState, DistinctState, Groups, Ranked};
+use crate::reducers::{AggregateState, DistinctState, ExtremeState, Groups, Ranked};
 
 /// What a claim says, before it is worded.
 pub(super) struct Stated {
@@ -93,8 +93,8 @@ pub(super) fn conclude(
         (Operation::Histogram { by, edges }, AggregateState::Histogram(bins)) => {
             Ok(histogram(by, edges, bins))
         }
-        (Operation::Min(_), AggregateState::Extreme(units)) => Ok(extreme(units, false)),
-        (Operation::Max(_), AggregateState::Extreme(units)) => Ok(extreme(units, true)),
+        (Operation::Min(_), AggregateState::Extreme(held)) => Ok(extreme(held, false)),
+        (Operation::Max(_), AggregateState::Extreme(held)) => Ok(extreme(held, true)),
         (Operation::Sum(_), AggregateState::Sum(sum)) => Ok(Stated {
             value: number(sum.sum),
             count: sum.units.total,
@@ -292,7 +292,8 @@ fn histogram(by: &Measure, edges: &[i64], bins: &Groups) -> Stated {
     }
 }
 
-fn extreme(units: &Ranked, largest: bool) -> Stated {
+fn extreme(held: &ExtremeState, largest: bool) -> Stated {
+    let units = &held.units;
     let best = units.best.first().map(|(rank, _)| *rank);
     let sharing = units.best.iter().filter(|(rank, _)| Some(*rank) == best);
     Stated {
@@ -301,7 +302,7 @@ fn extreme(units: &Ranked, largest: bool) -> Stated {
         }),
         count: units.total,
         units: sharing.map(|(_, unit)| unit.clone()).collect(),
-        total: 0,
+        total: held.sharing,
     }
 }
 

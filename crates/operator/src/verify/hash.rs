@@ -145,7 +145,10 @@ fn state(text: &mut Canonical, state: &AggregateState) {
         AggregateState::TopK(units) => ranked(text.text("top_k"), units),
         AggregateState::TopKeys(keys) => groups(text.text("top_keys"), keys),
         AggregateState::Histogram(bins) => groups(text.text("histogram"), bins),
-        AggregateState::Extreme(units) => ranked(text.text("extreme"), units),
+        AggregateState::Extreme(held) => {
+            ranked(text.text("extreme"), &held.units);
+            text.u64(held.sharing);
+        }
         AggregateState::Sum(sum) => ranked(text.text("sum").i128(sum.sum), &sum.units),
         AggregateState::Quantiles(numbers) => {
             ranked(text.text("quantiles"), &numbers.units);

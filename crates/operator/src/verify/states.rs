@@ -12,8 +12,8 @@ use crate::fact::Status;
 use crate::fold::UnitRef;
 use crate::plan::{ColumnRef, KeySource, Measure, Operation, Order, Plan, Reduce};
 use crate::reducers::{
-    AggregateState, ClusterState, DistinctState, Groups, HitterState, JoinState, QuantileState,
-    Ranked, SumState,
+    AggregateState, ClusterState, DistinctState, ExtremeState, Groups, HitterState, JoinState,
+    QuantileState, Ranked, SumState,
 };
 
 /// Units that a set without a key lists.
@@ -60,11 +60,16 @@ pub(super) fn state(
             .collect()
     };
     let extreme = |column: &ColumnRef, largest| {
-        AggregateState::Extreme(by_number(
-            &Measure::Column(column.clone()),
-            largest,
-            cites.max(1),
-        ))
+        let found = numbers(column);
+        let best = if largest {
+            found.iter().max()
+        } else {
+            found.iter().min()
+        };
+        AggregateState::Extreme(ExtremeState {
+            units: by_number(&Measure::Column(column.clone()), largest, cites.max(1)),
+            sharing: found.iter().filter(|number| Some(*number) == best).count() as u64,
+        })
     };
     Some(match &reduce.op {
         Operation::Count => AggregateState::Count(first()),
@@ -295,9 +300,8 @@ pub(super) fn hitters<'a>(inputs: impl IntoIterator<Item = Counted<'a>>, k: usiz
 /// The units that a state names, those that matter most first.
 pub(super) fn named(state: &AggregateState, most: usize) -> Vec<&UnitRef> {
     let mut units: Vec<&UnitRef> = match state {
-        AggregateState::Count(units)
-        | AggregateState::TopK(units)
-        | AggregateState::Extreme(units) => listed(units),
+        AggregateState::Count(units) | AggregateState::TopK(units) => listed(units),
+        AggregateState::Extreme(held) => listed(&held.units),
         AggregateState::CountBy(groups)
         | AggregateState::Set(groups)
         | AggregateState::TopKeys(groups)

@@ -1,6 +1,7 @@
 //! The output side: laws of the fold, runs with a scripted backend, store, replay, evaluation.
 
 mod audit;
+mod claims;
 mod diff;
 mod diff_given;
 mod eval;

@@ -8,7 +8,11 @@ use crate::reducers::{Folded, Selection};
 
 /// States a folded value: in the plan's own words, else in plain ones.
 pub(super) fn state(reduce: &Reduce, folded: &Folded) -> String {
-    let value = render(&folded.value);
+    let value = match (&reduce.op, &folded.value) {
+        // Its keys are the records' own words, which may be those of a shape below.
+        (Operation::CountBy { .. }, Value::Object(counts)) => render_pairs(counts),
+        (_, value) => render(value),
+    };
     match &reduce.claim {
         Some(wording) => fill(wording, &value, folded.count),
         None => plain(reduce, &value, folded.count),
@@ -129,6 +133,10 @@ fn render_object(value: &Value, entries: &serde_json::Map<String, Value>) -> Str
         }
         return text;
     }
+    render_pairs(entries)
+}
+
+fn render_pairs(entries: &serde_json::Map<String, Value>) -> String {
     let pairs = entries
         .iter()
         .map(|(key, value)| format!("{key} {}", render(value)));

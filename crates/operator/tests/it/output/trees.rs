@@ -170,7 +170,7 @@ fn equal_facts_give_equal_trees_whatever_happened_before() {
     );
     assert_eq!(
         golden.provenance_hash.to_string(),
-        "27833249d29a741c0fe1bfbc935c58150b54f1619a3a29d9750bae5b205d3f1e"
+        "0ef7019b357dad4821bfba2050403d945512ebdbd3901044d7a47f2f5f0943b0"
     );
 }
 
