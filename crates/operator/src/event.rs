@@ -44,6 +44,8 @@ pub enum Event {
         remembered: u64,
         /// Units to ask.
         asked: u64,
+        /// Units whose text equals that of an earlier one, whose answer they get.
+        duplicates: u64,
     },
     /// A unit got its fact.
     Unit {

@@ -199,9 +199,13 @@ pub struct Fact {
     /// What computing it cost in this run.
     pub usage: UnitUsage,
     /// What computing its answer cost when it was computed; equals `usage` unless remembered.
+    /// Nothing where the answer is that of an equal unit, which has the cost.
     pub cost: UnitUsage,
     /// True when the answer was looked up instead of computed.
     pub remembered: bool,
+    /// An earlier unit of the run whose text is equal and whose answer this is; absent where the
+    /// unit was asked itself.
+    pub same_as: Option<UnitId>,
     /// True when the answer was replayed or scripted instead of coming from a model.
     pub simulated: bool,
     /// Name of the backend that answered; absent when none was asked.
@@ -233,6 +237,7 @@ impl Fact {
             usage: UnitUsage::default(),
             cost: UnitUsage::default(),
             remembered: false,
+            same_as: None,
             simulated: false,
             backend: None,
         }

@@ -38,7 +38,7 @@ impl RunProgress {
         }
     }
 
-    fn begin(&mut self, remembered: u64, asked: u64) {
+    fn begin(&mut self, remembered: u64, asked: u64, duplicates: u64) {
         self.total = asked;
         self.started = Instant::now();
         self.last_line = self.started;
@@ -46,7 +46,11 @@ impl RunProgress {
             eprintln!("nothing to ask: {remembered} answers are remembered");
             return;
         }
-        eprintln!("asking the model about {asked} records ({remembered} remembered)");
+        let equal = match duplicates {
+            0 => String::new(),
+            equal => format!(", {equal} equal to one of them"),
+        };
+        eprintln!("asking the model about {asked} records ({remembered} remembered{equal})");
         if self.terminal {
             self.bar = ProgressBar::new(asked);
             let style = ProgressStyle::with_template(
@@ -92,7 +96,11 @@ impl EventSink for RunProgress {
                     "predicates: {excluded} excluded, {decided} decided, {kept} left for the model"
                 );
             }
-            Event::MapStarted { remembered, asked } => self.begin(*remembered, *asked),
+            Event::MapStarted {
+                remembered,
+                asked,
+                duplicates,
+            } => self.begin(*remembered, *asked, *duplicates),
             // A unit that was never asked is not progress.
             Event::Unit {
                 status: Status::NotRun,

@@ -126,6 +126,13 @@ fn render_usage(out: &mut String, answer: &CitedAnswer, usage: &RunUsage) {
         }
     );
     line!(out, "remembered       {} records", usage.remembered_units);
+    if usage.duplicate_units > 0 {
+        let equal = usage.duplicate_units;
+        line!(
+            out,
+            "equal texts      {equal} records have the answer of another"
+        );
+    }
     let composed = &usage.composed;
     if composed.texts + composed.remembered > 0 {
         line!(

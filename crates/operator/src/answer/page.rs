@@ -92,6 +92,7 @@ fn write_usage(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std
         ("generated tokens", usage.job.generated_tokens),
         ("forward passes", usage.job.forwards),
         ("remembered units", usage.remembered_units),
+        ("units of equal text", usage.duplicate_units),
         ("tokens as if uncached", usage.tokens_as_if_uncached),
         ("wall time, ms", usage.wall_ms),
     ];

@@ -49,6 +49,8 @@ pub struct UnitExplanation {
     pub simulated: bool,
     /// Whether the answer was looked up.
     pub remembered: bool,
+    /// The unit of the same text whose answer it has.
+    pub same_as: Option<UnitId>,
     /// What it cost in this run.
     pub usage: UnitUsage,
     /// What its answer cost when it was computed.
@@ -124,6 +126,7 @@ pub fn explain_unit(run: &RecordedRun, fact: &Fact) -> UnitExplanation {
         backend: fact.backend.clone(),
         simulated: fact.simulated,
         remembered: fact.remembered,
+        same_as: fact.same_as.clone(),
         usage: fact.usage,
         cost: fact.cost,
         hashes: Hashes::of(fact),
@@ -165,10 +168,10 @@ fn tell(fact: &Fact) -> String {
         }
         (Status::Decided, None) => {
             let who = fact.backend.as_deref().unwrap_or("nobody");
-            let how = if fact.remembered {
-                "answered in an earlier run, was remembered"
-            } else {
-                "answered"
+            let how = match (&fact.same_as, fact.remembered) {
+                (Some(same), _) => format!("answered {same}, whose text is the same"),
+                (None, true) => String::from("answered in an earlier run, was remembered"),
+                (None, false) => String::from("answered"),
             };
             format!("{who} {how}, and every field was sure enough to count")
         }

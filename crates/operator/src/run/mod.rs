@@ -55,6 +55,8 @@ pub struct RunUsage {
     pub wall_ms: u64,
     /// Units whose answers were looked up.
     pub remembered_units: u64,
+    /// Units that got the answer of a unit with equal text; among them remembered ones.
+    pub duplicate_units: u64,
     /// Prompt tokens of all answered units, as if neither prefix nor answers had been kept.
     pub tokens_as_if_uncached: u64,
     /// What the plan's summaries cost; no part of `job`.
@@ -154,7 +156,17 @@ pub fn run(
 struct Asked<'a> {
     unit: &'a Unit,
     key: FactKey,
+    /// Later units whose text is equal: they get its answer.
+    same: Vec<(&'a Unit, UnitText)>,
     done: bool,
+}
+
+/// Where the answer of a text comes from that was met before in this run.
+enum Met {
+    /// Its unit is asked, at this place.
+    Asked(usize),
+    /// It was remembered, and its unit is settled.
+    Settled(UnitId),
 }
 
 /// What the job has used up so far.
@@ -263,7 +275,9 @@ impl<'a> Pass<'a, '_> {
         store: Option<&dyn Store>,
     ) -> Result<Vec<(Asked<'u>, UnitText)>, OperatorError> {
         let rubric = self.plan.rubric();
-        let mut asked = Vec::new();
+        let mut asked: Vec<(Asked<'u>, UnitText)> = Vec::new();
+        // A recording answers units, not texts: what it says of equal ones may differ.
+        let mut met: Option<HashMap<FactKey, Met>> = (!self.identity.simulated).then(HashMap::new);
         for unit in kept {
             let shown = match text::render(self.plan, unit) {
                 Ok(shown) => shown,
@@ -280,15 +294,31 @@ impl<'a> Pass<'a, '_> {
                 }
             };
             let key = fact_key(self.identity, &rubric, &self.questions, &shown);
+            let known = met.as_ref().and_then(|met| met.get(&key));
+            self.usage.duplicate_units += u64::from(known.is_some());
+            let same_as = match known {
+                Some(Met::Asked(place)) => {
+                    asked[*place].0.same.push((unit, shown));
+                    continue;
+                }
+                Some(Met::Settled(first)) => Some(first.clone()),
+                None => None,
+            };
             let stored = store
                 .and_then(|store| store.get(&key))
                 .filter(|stored| map::check(&self.questions, &shown, &stored.answers).is_ok());
             let Some(stored) = stored else {
+                if let Some(met) = &mut met {
+                    met.insert(key, Met::Asked(asked.len()));
+                }
+                let same = Vec::new();
+                let done = false;
                 asked.push((
                     Asked {
                         unit,
                         key,
-                        done: false,
+                        same,
+                        done,
                     },
                     shown,
                 ));
@@ -297,15 +327,24 @@ impl<'a> Pass<'a, '_> {
             self.usage.remembered_units += 1;
             self.usage.tokens_as_if_uncached += stored.cost.prompt_tokens;
             let mut fact = map::derive(self.plan, &self.questions, unit, &shown, &stored.answers);
-            fact.cost = stored.cost;
             fact.backend = Some(self.identity.name.clone());
             fact.remembered = true;
+            match same_as {
+                Some(_) => fact.same_as = same_as,
+                None => {
+                    fact.cost = stored.cost;
+                    if let Some(met) = &mut met {
+                        met.insert(key, Met::Settled(unit.id.clone()));
+                    }
+                }
+            }
             self.settle(fact)?;
         }
-        let remembered = self.usage.remembered_units;
+        let same = asked.iter().map(|(asked, _)| asked.same.len() as u64);
         self.journal.log(Event::MapStarted {
-            remembered,
+            remembered: self.usage.remembered_units,
             asked: asked.len() as u64,
+            duplicates: same.sum(),
         })?;
         Ok(asked)
     }
@@ -371,14 +410,17 @@ impl<'a> Pass<'a, '_> {
             (None, None, false) => String::from("the backend did not complete it"),
         };
         for left in asked.iter().filter(|asked| !asked.done) {
-            let reason = Some(reason.clone());
-            self.settle(map::unanswered(
-                self.plan,
-                left.unit,
-                Status::NotRun,
-                map::STAGE,
-                reason,
-            ))?;
+            let same = left.same.iter().map(|(unit, _)| *unit);
+            for unit in std::iter::once(left.unit).chain(same) {
+                let reason = Some(reason.clone());
+                self.settle(map::unanswered(
+                    self.plan,
+                    unit,
+                    Status::NotRun,
+                    map::STAGE,
+                    reason,
+                ))?;
+            }
         }
         Ok(failure)
     }
@@ -400,48 +442,69 @@ impl<'a> Pass<'a, '_> {
         if std::mem::replace(&mut asked[place].done, true) {
             return Err(OperatorError::DuplicateCompletion { unit_id });
         }
-        let (unit, shown) = (asked[place].unit, &shown[place]);
-        let bare =
-            |status, reason| map::unanswered(self.plan, unit, status, map::STAGE, Some(reason));
-        let over = || spent.over.unwrap_or("cancelled").to_owned();
-        let mut fact = match completion.outcome {
-            UnitOutcome::Answered(answers) => match map::check(&self.questions, shown, &answers) {
-                Err(problem) => bare(Status::Errored, failure(FailReason::Schema, &problem)),
-                Ok(()) => {
-                    let fact = map::derive(self.plan, &self.questions, unit, shown, &answers);
-                    if let Some(store) = store {
-                        store.put(
-                            &asked[place].key,
-                            &StoredAnswers {
-                                answers,
-                                cost: completion.usage,
-                            },
-                        )?;
-                    }
-                    fact
+        let (first, usage) = (&asked[place], completion.usage);
+        let outcome = match completion.outcome {
+            UnitOutcome::Answered(answers) => {
+                match map::check(&self.questions, &shown[place], &answers) {
+                    Ok(()) => UnitOutcome::Answered(answers),
+                    Err(message) => UnitOutcome::Failed {
+                        reason: FailReason::Schema,
+                        message,
+                    },
                 }
-            },
-            UnitOutcome::Failed { reason, message } => {
-                bare(Status::Errored, failure(reason, &message))
             }
-            UnitOutcome::Cancelled => bare(Status::Cancelled, over()),
-            UnitOutcome::NotRun => bare(Status::NotRun, over()),
+            other => other,
         };
-        fact.clipped_bytes = shown.clipped_bytes;
-        fact.usage = completion.usage;
-        fact.cost = completion.usage;
-        fact.backend = Some(self.identity.name.clone());
-        fact.simulated = self.identity.simulated;
-        self.usage.tokens_as_if_uncached += completion.usage.prompt_tokens;
+        if let (UnitOutcome::Answered(answers), Some(store)) = (&outcome, store) {
+            let answers = answers.clone();
+            store.put(
+                &first.key,
+                &StoredAnswers {
+                    answers,
+                    cost: usage,
+                },
+            )?;
+        }
+        let over = spent.over.unwrap_or("cancelled");
+        let mut fact = self.conclude(first.unit, &shown[place], &outcome, over);
+        fact.usage = usage;
+        fact.cost = usage;
         self.settle(fact)?;
+        self.usage.tokens_as_if_uncached += usage.prompt_tokens;
+        for (unit, shown) in &first.same {
+            let mut fact = self.conclude(unit, shown, &outcome, over);
+            fact.same_as = Some(first.unit.id.clone());
+            self.settle(fact)?;
+            self.usage.tokens_as_if_uncached += usage.prompt_tokens;
+        }
         spent.done += 1;
-        spent.usage += completion.usage;
+        spent.usage += usage;
         self.journal.log(Event::Progress {
             done: spent.done,
             asked: asked.len() as u64,
         })?;
         self.check_budget(spent);
         Ok(())
+    }
+
+    /// The fact of a unit that was asked, or whose text equals that of one which was.
+    fn conclude(&self, unit: &Unit, shown: &UnitText, outcome: &UnitOutcome, over: &str) -> Fact {
+        let bare =
+            |status, reason| map::unanswered(self.plan, unit, status, map::STAGE, Some(reason));
+        let mut fact = match outcome {
+            UnitOutcome::Answered(answers) => {
+                map::derive(self.plan, &self.questions, unit, shown, answers)
+            }
+            UnitOutcome::Failed { reason, message } => {
+                bare(Status::Errored, failure(*reason, message))
+            }
+            UnitOutcome::Cancelled => bare(Status::Cancelled, over.to_owned()),
+            UnitOutcome::NotRun => bare(Status::NotRun, over.to_owned()),
+        };
+        fact.clipped_bytes = shown.clipped_bytes;
+        fact.backend = Some(self.identity.name.clone());
+        fact.simulated = self.identity.simulated;
+        fact
     }
 
     /// Stops the job once the plan's budget is spent; what is done stands.

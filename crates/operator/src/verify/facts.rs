@@ -160,6 +160,24 @@ fn check_asked(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
     if fact.remembered && (fact.simulated || fact.usage != none) {
         problems.push("is remembered, and simulated or with a cost in this run".to_owned());
     }
+    if let Some(same) = &fact.same_as {
+        if !asked || fact.simulated || fact.usage != none || fact.cost != none {
+            problems.push(format!(
+                "has the answer of {same}, and was not asked, is simulated or has a cost"
+            ));
+        }
+        let first = subject.facts.iter().find(|other| other.unit_id == *same);
+        let alike = first.is_some_and(|first| {
+            first.same_as.is_none()
+                && first.ordinal < fact.ordinal
+                && (first.status, &first.values) == (fact.status, &fact.values)
+        });
+        if !alike {
+            problems.push(format!(
+                "has the answer of {same}, which is no earlier unit with that answer"
+            ));
+        }
+    }
     if !fact.remembered && fact.usage != fact.cost {
         problems.push("was computed in this run, at another cost than it names".to_owned());
     }

@@ -4,6 +4,7 @@ mod audit;
 mod claims;
 mod diff;
 mod diff_given;
+mod duplicates;
 mod eval;
 mod explain;
 mod explain_tree;

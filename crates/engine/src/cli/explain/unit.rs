@@ -95,7 +95,9 @@ fn answered(unit: &UnitExplanation) -> String {
         return String::from("nobody: it was not asked");
     };
     let simulated = if unit.simulated { " (simulated)" } else { "" };
-    if unit.remembered {
+    if let Some(same) = &unit.same_as {
+        format!("{backend}{simulated}, for {same}, whose text is the same")
+    } else if unit.remembered {
         format!(
             "{backend}{simulated} in an earlier run, remembered: it cost {} then",
             cost(&unit.cost)

@@ -122,7 +122,9 @@ fn told(events: &[EventLine], asked: Vec<String>) -> Anew {
     };
     for line in events {
         match &line.event {
-            Event::MapStarted { remembered, asked } => {
+            Event::MapStarted {
+                remembered, asked, ..
+            } => {
                 assert_eq!(*asked, anew.asked.len() as u64);
                 anew.remembered = *remembered;
             }
