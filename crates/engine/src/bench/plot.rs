@@ -211,17 +211,23 @@ fn middle_sample<'a>(report: &'a Report, figures: &Figures) -> Option<&'a Sample
         .min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
-/// Points (records done, milliseconds per record since the point before).
+/// Points (records done, milliseconds per record since the point before). Records of one forward
+/// are done together, so that a point lies where the next answer took time of its own.
 fn pace(sample: &Sample) -> Vec<(f64, f64)> {
-    let step = sample.done_us.len().div_ceil(POINTS).max(1);
+    let done = &sample.done_us;
+    let count = done.len();
+    let step = count.div_ceil(POINTS);
+    let mean_us = done.last().map_or(0, |&last| last / count as u64);
     let mut out = Vec::new();
     let (mut records, mut us) = (0, 0);
-    for part in sample.done_us.chunks(step) {
-        let until = part[part.len() - 1];
-        let ms = (until - us) as f64 / 1e3 / part.len() as f64;
-        records += part.len();
-        us = until;
-        out.push((records as f64, ms));
+    for (index, &until) in done.iter().enumerate() {
+        let last = index + 1 == count;
+        let together = !last && done[index + 1] - until < mean_us / 4;
+        let new = index + 1 - records;
+        if last || (new >= step && !together) {
+            out.push(((index + 1) as f64, (until - us) as f64 / 1e3 / new as f64));
+            (records, us) = (index + 1, until);
+        }
     }
     out
 }
