@@ -233,9 +233,8 @@ impl Course<'_> {
             let window = next..entered.len();
             let done = self.score_forward(prefix, window)?;
             let now = Instant::now();
-            for record in next..next + done {
-                let waited = now.duration_since(entered[record]);
-                self.latency_us[record] = waited.as_micros() as u64;
+            for (record, since) in entered.iter().enumerate().skip(next).take(done) {
+                self.latency_us[record] = now.duration_since(*since).as_micros() as u64;
             }
             next += done;
             entered.resize((next + concurrency).min(count), now);
