@@ -38,24 +38,9 @@ pub fn open(
     numerics: Numerics,
     options: RunnerOptions,
 ) -> Result<LocalInfer, EngineError> {
-    let forward_device = candle_device(device)?;
     let files = ModelFiles::open(&model.path)?;
-    let (tokenizer, template) = match files.gguf_metadata() {
-        Some(metadata) => {
-            let tokenizer = Tokenizer::from_gguf(metadata)?;
-            let template = PromptTemplate::from_gguf(metadata)?;
-            (tokenizer, template)
-        }
-        None => {
-            let tokenizer = Tokenizer::from_file(&model.path.join("tokenizer.json"))?;
-            let template = PromptTemplate::from_folder(&model.path)?;
-            (tokenizer, template)
-        }
-    };
-    let forward: Box<dyn Model> = match forward_device {
-        None => Box::new(CpuModel::load(&files, numerics)?),
-        Some(device) => Box::new(PortableModel::load(&files, &device)?),
-    };
+    let (tokenizer, template) = open_text(&files)?;
+    let forward = open_forward(&files, device, numerics)?;
     let digest = blake3::Hash::from_hex(&model.blake3)
         .map_err(|error| EngineError::bad_model(&model.path, error.to_string()))?;
     let runner = Runner::new(forward, options)?;
@@ -66,6 +51,40 @@ pub fn open(
         &model.name,
         *digest.as_bytes(),
     ))
+}
+
+/// Reads the tokenizer and the chat template of an opened model, and none of its weights.
+///
+/// # Errors
+/// Tokenizer or template trouble.
+pub fn open_text(files: &ModelFiles) -> Result<(Tokenizer, PromptTemplate), EngineError> {
+    match files.gguf_metadata() {
+        Some(metadata) => {
+            let tokenizer = Tokenizer::from_gguf(metadata)?;
+            let template = PromptTemplate::from_gguf(metadata)?;
+            Ok((tokenizer, template))
+        }
+        None => {
+            let tokenizer = Tokenizer::from_file(&files.path.join("tokenizer.json"))?;
+            let template = PromptTemplate::from_folder(&files.path)?;
+            Ok((tokenizer, template))
+        }
+    }
+}
+
+/// Loads an opened model's weights for a device.
+///
+/// # Errors
+/// `BadModel` when a tensor is unusable, `DeviceNotBuilt` or `Tensor` as for [`open`].
+pub fn open_forward(
+    files: &ModelFiles,
+    device: Device,
+    numerics: Numerics,
+) -> Result<Box<dyn Model>, EngineError> {
+    Ok(match candle_device(device)? {
+        None => Box::new(CpuModel::load(files, numerics)?),
+        Some(device) => Box::new(PortableModel::load(files, &device)?),
+    })
 }
 
 /// The candle device of a portable path; none for the fast CPU path.

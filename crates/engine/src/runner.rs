@@ -135,7 +135,7 @@ impl Runner {
         namespace: &Namespace,
         tokens: &[u32],
     ) -> Result<(Prefix, usize), EngineError> {
-        let tokens_max = self.model.config().context.saturating_sub(64);
+        let tokens_max = Self::prefix_tokens_max(self.model.config().context);
         if tokens.len() > tokens_max {
             return Err(EngineError::RubricTooLong {
                 tokens: tokens.len(),
@@ -154,6 +154,19 @@ impl Runner {
         }
         let prefix = self.cache.seal(namespace, sequence, tokens)?;
         Ok((prefix, (self.model.rows_forwarded() - before) as usize))
+    }
+
+    /// Tokens that a prefix may have in a context, so that records still fit behind it.
+    pub fn prefix_tokens_max(context: usize) -> usize {
+        context.saturating_sub(64)
+    }
+
+    /// Gives a sealed prefix's memory back, once no clone of it is left.
+    ///
+    /// # Errors
+    /// `Cache` when this runner does not hold it.
+    pub fn evict(&mut self, prefix: &Prefix) -> Result<(), EngineError> {
+        Ok(self.cache.evict(&prefix.key())?)
     }
 
     /// Forwards tokens in chunks, keeping their keys and values in the sequence's slots.

@@ -1,5 +1,6 @@
 //! The commands. Each file is one command; this one holds what they share.
 
+mod bench;
 mod diff;
 mod eval;
 mod explain;
@@ -60,6 +61,8 @@ enum Command {
     Models,
     /// Fetch a model and verify its bytes.
     Pull(models::PullArguments),
+    /// Measure what sharing a prefix is worth here, against its controls.
+    Bench(bench::BenchArguments),
     /// Look at, check and tidy the file of remembered answers.
     Store(store::StoreArguments),
 }
@@ -76,6 +79,7 @@ impl Arguments {
             Command::Verify(arguments) => verify::verify(&arguments),
             Command::Models => models::list(),
             Command::Pull(arguments) => models::pull(&arguments),
+            Command::Bench(arguments) => bench::bench(arguments),
             Command::Store(arguments) => store::store(&arguments),
         }
     }

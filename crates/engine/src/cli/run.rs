@@ -80,8 +80,9 @@ pub struct RunArguments {
     offline: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum DeviceArgument {
+/// `--device`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum DeviceArgument {
     Cpu,
     /// Candle tensor operations on the CPU: slow, the yardstick of the others.
     CpuPortable,
@@ -89,10 +90,31 @@ enum DeviceArgument {
     Metal,
 }
 
+/// `--numerics`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum NumericsArgument {
+pub(super) enum NumericsArgument {
     F32,
     Int16,
+}
+
+impl From<DeviceArgument> for Device {
+    fn from(argument: DeviceArgument) -> Self {
+        match argument {
+            DeviceArgument::Cpu => Self::Cpu,
+            DeviceArgument::CpuPortable => Self::CpuPortable,
+            DeviceArgument::Cuda => Self::Cuda,
+            DeviceArgument::Metal => Self::Metal,
+        }
+    }
+}
+
+impl From<NumericsArgument> for Numerics {
+    fn from(argument: NumericsArgument) -> Self {
+        match argument {
+            NumericsArgument::F32 => Self::F32,
+            NumericsArgument::Int16 => Self::Int16,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -195,12 +217,6 @@ fn open_backend(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
         anyhow::bail!("--batch-tokens 0: a forward holds at least one token");
     }
     let model = find_model(&arguments.model, arguments.offline)?;
-    let device = match arguments.device {
-        DeviceArgument::Cpu => Device::Cpu,
-        DeviceArgument::CpuPortable => Device::CpuPortable,
-        DeviceArgument::Cuda => Device::Cuda,
-        DeviceArgument::Metal => Device::Metal,
-    };
     let reuse = match arguments.reuse {
         ReuseArgument::Shared => Reuse::Shared,
         ReuseArgument::Off => Reuse::Off,
@@ -210,10 +226,7 @@ fn open_backend(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
         reuse,
         ..RunnerOptions::default()
     };
-    let numerics = match arguments.numerics {
-        NumericsArgument::F32 => Numerics::F32,
-        NumericsArgument::Int16 => Numerics::Int16,
-    };
+    let (device, numerics) = (arguments.device.into(), arguments.numerics.into());
     let started = Instant::now();
     let infer = local::open(&model, device, numerics, options)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -221,7 +234,8 @@ fn open_backend(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
     Ok(Box::new(infer))
 }
 
-fn find_model(reference: &str, offline: bool) -> anyhow::Result<LocalModel> {
+/// The model of a name, a file or a directory.
+pub(super) fn find_model(reference: &str, offline: bool) -> anyhow::Result<LocalModel> {
     let path = Path::new(reference);
     if path.is_dir() {
         return Ok(local::directory_model(path)?);

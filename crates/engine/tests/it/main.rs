@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod bench;
 mod cli;
 mod explain;
 mod generate;
