@@ -217,7 +217,9 @@ def measure(server, prefix, texts):
     """Warms the prefix, then sends every record in turn; returns the measured part of the result."""
     tokenize = {"content": prefix, "add_special": True, "parse_special": True}
     prefix_tokens = len(server.post("/tokenize", tokenize, "prefix")["tokens"])
+    start = time.perf_counter()
     warm = server.complete(prefix, "prefix")["timings"]
+    prefix_cold_s = time.perf_counter() - start
     entries = []
     finished = True
     start = time.perf_counter()
@@ -266,6 +268,7 @@ def measure(server, prefix, texts):
         "record_tokens": total("record_tokens"),
         # Two tokens of slack: the prefix's last token may merge with the record's first.
         "prefix_misses": sum(entry["cached_tokens"] < prefix_tokens - 2 for entry in entries),
+        "prefix_cold_s": round(prefix_cold_s, 6),
         "warm": {"cached_tokens": warm["cache_n"], "processed_tokens": warm["prompt_n"]},
         "per_record": entries,
     }
