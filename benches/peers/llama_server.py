@@ -7,20 +7,33 @@ prompts file is all that the two share. Python 3.10 or later, standard library o
 """
 
 import argparse
-import ctypes
-import hashlib
 import http.client
 import json
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tarfile
 import time
 import venv
+
+from common import (
+    DEFAULT_WORK,
+    EXIT_OUT_OF_TIME,
+    Deadline,
+    OutOfTime,
+    PeerError,
+    die_with_parent,
+    finish,
+    log,
+    processor,
+    read_prompts,
+    run_step,
+    sha256,
+    stop_group,
+)
 
 PACKAGE = "llama-cpp-python"
 VERSION = "0.3.36"
@@ -49,85 +62,8 @@ CONFIGURE = [
     "-DLLAMA_USE_PREBUILT_UI=OFF",
 ]
 
-PR_SET_PDEATHSIG = 1
-STOP_GRACE_S = 10
-EXIT_FAILED = 1
-EXIT_OUT_OF_TIME = 3
-
-
-class PeerError(Exception):
-    """The peer could not be built, started or asked; the message names the place and the cure."""
-
-
-class OutOfTime(PeerError):
-    """The run's time limit passed."""
-
-
-class Deadline:
-    """A point in monotonic time after which no step may go on."""
-
-    def __init__(self, seconds, option):
-        self.seconds = seconds
-        self.option = option
-        self.end = time.monotonic() + seconds
-
-    def left(self):
-        """Seconds left, above zero. Raises OutOfTime when there are none."""
-        left = self.end - time.monotonic()
-        if left <= 0:
-            raise OutOfTime(f"the limit of {self.seconds} s passed; raise {self.option}")
-        return left
-
-
-def log(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-def stop_group(process):
-    """Ends a child and all that it started, gently first, and waits for the child."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            pass
-        try:
-            process.wait(timeout=STOP_GRACE_S)
-            return
-        except subprocess.TimeoutExpired:
-            continue
-
-
-def run_step(command, log_path, deadline, env=None):
-    """Runs one build command at low priority, its output added to `log_path`."""
-    command = [str(part) for part in command]
-    log("build: " + " ".join(pathlib.Path(command[0]).name if i == 0 else part for i, part in enumerate(command)))
-    limit = deadline.left()
-    with open(log_path, "ab") as out:
-        process = subprocess.Popen(
-            ["nice", "-n", "15", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=env,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(timeout=limit)
-        except subprocess.TimeoutExpired:
-            raise OutOfTime(f"{command[0]}: not done within {deadline.seconds} s; raise {deadline.option}") from None
-        finally:
-            if process.poll() is None:
-                stop_group(process)
-    if code != 0:
-        raise PeerError(f"{command[0]}: exit status {code}; see {log_path}")
-
-
-def sha256(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for chunk in iter(lambda: file.read(1 << 20), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
+# Enough for any label; the grammar ends the text.
+LABEL_TOKENS = 16
 
 
 def prepare_tools(work, log_path, deadline):
@@ -201,57 +137,6 @@ def build_server(work, jobs, deadline):
     return server
 
 
-def processor():
-    """The processor's model name, or an empty string where the system does not tell."""
-    try:
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return ""
-
-
-def read_prompts(path, records):
-    """Returns (prefix, [record, ...]) of the first `records` lines, or of all when it is None."""
-    prefix = None
-    texts = []
-    try:
-        # Split at line feeds alone: a record may hold other characters that Python takes for line ends.
-        lines = path.read_bytes().decode("utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PeerError(f"{path}: {error}") from None
-    for number, line in enumerate(lines, start=1):
-        if records is not None and len(texts) == records:
-            break
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-        except ValueError as error:
-            raise PeerError(f"{path}:{number}: not JSON: {error}") from None
-        if not isinstance(entry, dict) or not all(isinstance(entry.get(k), str) for k in ("prefix", "record")):
-            raise PeerError(f'{path}:{number}: expected an object with the strings "prefix" and "record"')
-        if prefix is None:
-            prefix = entry["prefix"]
-        if entry["prefix"] != prefix:
-            raise PeerError(f"{path}:{number}: the prefix differs from the first line's; one file holds one prefix")
-        texts.append(entry["record"])
-    if not texts:
-        raise PeerError(f"{path}: no prompts")
-    if records is not None and len(texts) < records:
-        raise PeerError(f"{path}: {len(texts)} prompts, but --records asks for {records}")
-    return prefix, texts
-
-
-def die_with_parent():
-    """In the child: ask Linux to end it when this script dies, even of a signal that it cannot catch."""
-    try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
-        pass
-
-
 class Server:
     """One running llama-server; stopped when the `with` block ends, however it ends."""
 
@@ -323,16 +208,18 @@ class Server:
             raise PeerError(f"{place}: status {status}: {answer.decode(errors='replace')}")
         return json.loads(answer)
 
-    def complete(self, prompt, place):
+    def complete(self, prompt, place, **more):
         fields = {"prompt": prompt, "n_predict": 1, "cache_prompt": True, "temperature": 0, "stream": False}
-        return self.post("/completion", fields, place)
+        return self.post("/completion", {**fields, **more}, place)
 
 
 def measure(server, prefix, texts):
     """Warms the prefix, then sends every record in turn; returns the measured part of the result."""
     tokenize = {"content": prefix, "add_special": True, "parse_special": True}
     prefix_tokens = len(server.post("/tokenize", tokenize, "prefix")["tokens"])
+    start = time.perf_counter()
     warm = server.complete(prefix, "prefix")["timings"]
+    prefix_cold_s = time.perf_counter() - start
     entries = []
     finished = True
     start = time.perf_counter()
@@ -381,19 +268,31 @@ def measure(server, prefix, texts):
         "record_tokens": total("record_tokens"),
         # Two tokens of slack: the prefix's last token may merge with the record's first.
         "prefix_misses": sum(entry["cached_tokens"] < prefix_tokens - 2 for entry in entries),
+        "prefix_cold_s": round(prefix_cold_s, 6),
         "warm": {"cached_tokens": warm["cache_n"], "processed_tokens": warm["prompt_n"]},
         "per_record": entries,
     }
 
 
+def read_labels(server, prompts):
+    """Asks again with a grammar that allows the labels alone; returns the label of each record."""
+    grammar = "root ::= " + " | ".join(json.dumps(label) for label in prompts.labels)
+    answers = []
+    for index, text in enumerate(prompts.records):
+        place = f"label of record {index}"
+        held = server.complete(prompts.prefix + text, place, grammar=grammar, n_predict=LABEL_TOKENS)
+        answers.append(held["content"])
+    return answers
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = pathlib.Path.home() / ".cache" / "engine" / "peers"
-    parser.add_argument("--work", type=pathlib.Path, default=default, help="folder of the build (default: %(default)s)")
+    parser.add_argument("--work", type=pathlib.Path, default=DEFAULT_WORK, help="folder of the build (default: %(default)s)")
     parser.add_argument("--build-only", action="store_true", help="build the server and stop")
     parser.add_argument("--model", type=pathlib.Path, help="GGUF file to serve")
     parser.add_argument("--prompts", type=pathlib.Path, help='JSONL of {"prefix": ..., "record": ...}')
     parser.add_argument("--records", type=int, help="send the first N prompts only (default: all)")
+    parser.add_argument("--labels", action="store_true", help="then ask again, held to the labels, outside the time")
     parser.add_argument("--threads", type=int, default=2, help="server threads (default: %(default)s)")
     parser.add_argument("--ctx-size", type=int, default=4096, help="server context, tokens (default: %(default)s)")
     parser.add_argument("--server-arg", action="append", default=[], metavar="ARG", help="one more server argument")
@@ -413,7 +312,9 @@ def run(arguments):
     if not arguments.build_only:
         if not arguments.model.is_file():
             raise PeerError(f"{arguments.model}: no such file; --model names a GGUF file")
-        prefix, texts = read_prompts(arguments.prompts, arguments.records)
+        prompts = read_prompts(arguments.prompts, arguments.records)
+        if arguments.labels and not prompts.labels:
+            raise PeerError(f"{arguments.prompts}: --labels needs the list `labels` in its first line")
     binary = build_server(work, arguments.jobs, Deadline(arguments.build_limit, "--build-limit"))
     if arguments.build_only:
         log(f"build: {binary}")
@@ -423,7 +324,9 @@ def run(arguments):
     deadline = Deadline(arguments.limit, "--limit")
     serve = ["--model", str(arguments.model.resolve()), *flags]
     with Server(binary, serve, work / "server.log", deadline) as server:
-        measured = measure(server, prefix, texts)
+        measured = measure(server, prompts.prefix, prompts.records)
+        if arguments.labels and measured["finished"]:
+            measured["labels"] = read_labels(server, prompts)
     head = {
         "peer": "llama.cpp llama-server",
         "source": f"{PACKAGE} {VERSION}",
@@ -436,20 +339,5 @@ def run(arguments):
     return 0 if measured["finished"] else EXIT_OUT_OF_TIME
 
 
-def main():
-    arguments = parse_arguments()
-    # As exceptions, so that the server is stopped on the way out.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda caught, _: sys.exit(128 + caught))
-    try:
-        return run(arguments)
-    except OutOfTime as error:
-        log(f"error: {error}")
-        return EXIT_OUT_OF_TIME
-    except (PeerError, OSError) as error:
-        log(f"error: {error}")
-        return EXIT_FAILED
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(finish(run, parse_arguments()))

@@ -1,4 +1,4 @@
-//! Writes the exact prompts of a plan as JSONL lines `{"prefix", "record"}`, so that another
+//! Writes the exact prompts of a plan as JSONL lines `{"prefix", "record", "labels"}`, so that another
 //! engine can be given the same work: `prompts PLAN INPUT MODEL.gguf COUNT`.
 
 use std::path::Path;
@@ -9,6 +9,7 @@ use engine::tokenizer::Tokenizer;
 use operator::Plan;
 use operator::ops::partition;
 use operator::record::read_source;
+use serde_json::json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -26,15 +27,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let split = PromptTemplate::from_gguf(metadata)?.split(&tokenizer, &plan.rubric().system)?;
     let prefix = tokenizer.decode(&split.prefix);
     let close = tokenizer.decode(&split.close);
-    let scaffold = plan.questions().remove(0).scaffold;
+    let question = plan.questions().remove(0);
+    // Without the trailing space, which tokenizers join with the word that follows.
+    let scaffold = question.scaffold.trim_end();
+    let space = &question.scaffold[scaffold.len()..];
     for unit in parts.units.iter().take(count.parse()?) {
-        let text = operator::text::render(&plan, unit)
-            .map_err(|problem| problem.message)?
-            .text;
-        let record = format!("{text}{close}{}", scaffold.trim_end());
+        let text = operator::text::render(&plan, unit).map_err(|problem| problem.message)?;
+        let labels = question.labels.of(&text);
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|label| format!("{space}{label}"))
+            .collect();
+        let record = format!("{}{close}{scaffold}", text.text);
         println!(
             "{}",
-            serde_json::json!({ "prefix": prefix, "record": record })
+            json!({ "prefix": prefix, "record": record, "labels": labels })
         );
     }
     Ok(())

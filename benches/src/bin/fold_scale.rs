@@ -1,8 +1,8 @@
 //! How long a fold takes, what it holds, and what one changed record then costs.
 //!
 //! ```text
-//! cargo run --release -p operator --example fold_scale              # time, 10^4 to 10^6 leaves
-//! cargo run --release -p operator --example fold_scale -- memory 1000000
+//! cargo run --release -p benches --bin fold_scale              # time, 10^4 to 10^6 leaves
+//! cargo run --release -p benches --bin fold_scale -- memory 1000000
 //! ```
 //!
 //! `time` folds facts that lie in memory, alternating with hash-map group-bys of the same facts into
@@ -12,51 +12,16 @@
 //! `memory` folds facts that are made as they are read, so that what the process holds is what the
 //! fold holds.
 
-use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::hint::black_box;
 use std::time::Instant;
 
-use operator::fact::{Evidence, Fact, FieldValue, Status};
+use benches::facts::{fact, group_by, group_by_units, plan};
+use operator::fact::{Fact, Status};
 use operator::fold::{FactRef, FactRows, Leaves, SealedFacts, Tree, UnitRef, fold};
-use operator::id::{ContentHash, UnitId};
 use operator::{OperatorError, Plan, ops};
 
-const PLAN: &str = r#"
-version = 1
-question = "How many issues are there per kind?"
-rubric = "Classify one issue."
-input = { id = "number", text = [{ field = "title" }] }
-field = [{ name = "kind", question = "What is it?", labels = ["bug", "feature", "question"] }]
-reduce = [{ name = "kinds", op = "count_by", field = "kind" }]
-"#;
-
 const ROUNDS: usize = 7;
-const KINDS: [&str; 3] = ["bug", "feature", "question"];
-
-/// The fact of one number; what it says is spread by a multiplicative hash.
-fn fact(number: u32) -> Fact {
-    let spread = number.wrapping_mul(2_654_435_761);
-    let sure = 500_000 + spread % 500_000;
-    let kind = (spread >> 16) as usize % KINDS.len();
-    let quote = format!("title of issue {number}");
-    let source_hash = ContentHash::of_bytes(&number.to_le_bytes());
-    let id = UnitId::new(&number.to_string());
-    let mut fact = Fact::bare(id, number, source_hash, Status::Decided, "map", None);
-    let value = FieldValue {
-        probability_ppm: Some(sure),
-        margin_ppm: Some(2 * sure - 1_000_000),
-        label_mass_ppm: Some(990_000),
-        alternatives: vec![(KINDS[(kind + 1) % KINDS.len()].to_owned(), 1_000_000 - sure)],
-        ..FieldValue::set(KINDS[kind])
-    };
-    fact.values.insert("kind".to_owned(), value);
-    let end = quote.len() as u32;
-    fact.evidence
-        .push(Evidence::new("title", 0, end, quote, None));
-    fact.cost.prompt_tokens = 600;
-    fact
-}
 
 /// Facts that exist only while they are read.
 struct Made(usize);
@@ -69,27 +34,6 @@ impl FactRows for Made {
     fn read(&self, position: usize) -> Result<FactRef<'_>, OperatorError> {
         Ok(FactRef::Made(Box::new(fact(position as u32))))
     }
-}
-
-fn group_by(facts: &[Fact]) -> HashMap<&str, (u64, Vec<&UnitId>)> {
-    let mut groups: HashMap<&str, (u64, Vec<&UnitId>)> = HashMap::new();
-    for fact in facts.iter().filter(|fact| fact.status == Status::Decided) {
-        if let Some(value) = fact.values.get("kind") {
-            let (count, first) = groups.entry(&value.label).or_default();
-            *count += 1;
-            if first.len() < 8 {
-                first.push(&fact.unit_id);
-            }
-        }
-    }
-    groups
-}
-
-/// As `group_by`, refusing a unit that was delivered before.
-fn group_by_units(facts: &[Fact]) -> Option<HashMap<&str, (u64, Vec<&UnitId>)>> {
-    let mut seen = HashSet::with_capacity(facts.len());
-    let unseen = facts.iter().all(|fact| seen.insert(&fact.unit_id));
-    unseen.then(|| group_by(facts))
 }
 
 fn median(mut times: Vec<f64>) -> f64 {
@@ -181,7 +125,7 @@ fn memory(plan: &Plan, leaves: usize) -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let plan = Plan::parse(PLAN, "kinds.toml")?;
+    let plan = plan()?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.as_slice() {
         [mode, leaves] if mode == "memory" => memory(&plan, leaves.parse()?),
