@@ -166,7 +166,9 @@ impl Runner {
     /// # Errors
     /// `Cache` when this runner does not hold it.
     pub fn evict(&mut self, prefix: &Prefix) -> Result<(), EngineError> {
-        Ok(self.cache.evict(&prefix.key())?)
+        self.cache.evict(&prefix.key())?;
+        self.model.forget(&prefix.key());
+        Ok(())
     }
 
     /// Forwards tokens in chunks, keeping their keys and values in the sequence's slots.

@@ -4,17 +4,19 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::figures::{Figures, records_per_s};
+use super::arms::Sample;
+use super::figures::{Figures, Spread, records_per_s};
 use super::report::Report;
 use super::{Arm, BenchError};
-use crate::bench::arms::Sample;
 
 const WIDTH: u32 = 1080;
 const HEIGHT: u32 = 470;
 const TITLE_HEIGHT: i32 = 74;
 const BARS_WIDTH: i32 = 500;
 const FONT: &str = "sans-serif";
+/// Ink of what is to be read first.
 const INK: RGBColor = RGBColor(34, 34, 34);
+/// Ink of what stands behind it.
 const FAINT: RGBColor = RGBColor(120, 120, 120);
 const GRID: RGBColor = RGBColor(226, 226, 226);
 /// Points of one curve at most.
@@ -43,7 +45,7 @@ fn draw_on(area: &Area<'_>, report: &Report) -> Result<(), Box<dyn std::error::E
     write(&head, &title(report), (24, 18), 20, INK, HPos::Left)?;
     write(&head, &subtitle(report), (24, 46), 13, FAINT, HPos::Left)?;
     let (left, right) = body.split_horizontally(BARS_WIDTH);
-    draw_bars(&left, &report.figures)?;
+    draw_bars(&left, report)?;
     draw_paces(&right, report)?;
     area.present()?;
     Ok(())
@@ -85,34 +87,43 @@ fn subtitle(report: &Report) -> String {
     )
 }
 
-/// One bar per arm from the top, with its rate written at the end and a line from the slowest round
-/// to the fastest.
-fn draw_bars(area: &Area<'_>, figures: &[Figures]) -> Result<(), Box<dyn std::error::Error>> {
+/// One bar per arm from the top, with its rate written at the end, a line from the slowest round to
+/// the fastest, and behind all a line at what the operations allow.
+fn draw_bars(area: &Area<'_>, report: &Report) -> Result<(), Box<dyn std::error::Error>> {
     write(area, "records per second", (24, 8), 14, INK, HPos::Left)?;
+    let figures = &report.figures;
+    let base = report.figures_of(Arm::Unshared);
+    let bound = base.map_or(0.0, |base| {
+        base.records_per_s.median * report.bound.flop_ratio
+    });
     let largest = figures.iter().map(|f| f.records_per_s.max);
-    let largest = largest.fold(f64::MIN_POSITIVE, f64::max);
+    let largest = largest.fold(bound.max(f64::MIN_POSITIVE), f64::max);
     let (left, right, top) = (96, BARS_WIDTH - 84, 34);
     let step = ((HEIGHT as i32 - TITLE_HEIGHT - top - 26) / figures.len().max(1) as i32).min(64);
     let at = |rate: f64| left + (rate / largest * f64::from(right - left)).round() as i32;
+    if bound > 0.0 {
+        let bottom = top + step * figures.len() as i32;
+        let line = PathElement::new([(at(bound), top - 6), (at(bound), bottom)], FAINT);
+        area.draw(&line)?;
+        let text = format!("the operations allow {}", short(bound));
+        let place = (at(bound) + 40, bottom + 2);
+        write(area, &text, place, 12, FAINT, HPos::Right)?;
+    }
     for (index, figures) in figures.iter().enumerate() {
         let y = top + step * index as i32;
         let middle = y + step * 2 / 5;
-        let Rates { median, min, max } = Rates::of(figures);
+        let Spread { median, min, max } = figures.records_per_s;
         let colour = colour(figures.arm);
         area.draw(&Rectangle::new(
             [(left, y), (at(median), y + step * 4 / 5)],
             colour.filled(),
         ))?;
-        let whisker = INK.stroke_width(1);
-        area.draw(&PathElement::new(
-            [(at(min), middle), (at(max), middle)],
-            whisker,
-        ))?;
-        for end in [min, max] {
-            area.draw(&PathElement::new(
-                [(at(end), middle - 4), (at(end), middle + 4)],
-                whisker,
-            ))?;
+        if at(min) < at(max) {
+            let across = |from, to| PathElement::new([from, to], INK.stroke_width(1));
+            area.draw(&across((at(min), middle), (at(max), middle)))?;
+            for end in [at(min), at(max)] {
+                area.draw(&across((end, middle - 4), (end, middle + 4)))?;
+            }
         }
         let name = figures.arm.name();
         write(area, name, (left - 10, middle - 8), 14, INK, HPos::Right)?;
@@ -120,23 +131,6 @@ fn draw_bars(area: &Area<'_>, figures: &[Figures]) -> Result<(), Box<dyn std::er
         write(area, &short(median), place, 14, INK, HPos::Left)?;
     }
     Ok(())
-}
-
-struct Rates {
-    median: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Rates {
-    fn of(figures: &Figures) -> Self {
-        let rates = figures.records_per_s;
-        Self {
-            median: rates.median,
-            min: rates.min,
-            max: rates.max,
-        }
-    }
 }
 
 /// Milliseconds per record as the records go by, one curve per arm: flat is as it should be.
@@ -166,7 +160,7 @@ fn draw_paces(area: &Area<'_>, report: &Report) -> Result<(), Box<dyn std::error
         .light_line_style(TRANSPARENT)
         .bold_line_style(GRID)
         .axis_style(FAINT)
-        .label_style((FONT, 12).into_font().color(&FAINT))
+        .label_style((FONT, 14.9).into_font().color(&FAINT))
         .x_desc("records done")
         .x_label_formatter(&|x| format!("{x:.0}"))
         .y_label_formatter(&|y| short(*y))
@@ -246,6 +240,7 @@ fn colour(arm: Arm) -> RGBColor {
 /// Three significant digits.
 fn short(value: f64) -> String {
     match value {
+        0.0 => "0".into(),
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
         v => format!("{v:.2}"),
@@ -260,7 +255,8 @@ fn write(
     colour: RGBColor,
     side: HPos,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let style = (FONT, size).into_font().color(&colour);
+    // The backend takes a size for a font's height, and writes it as the smaller size of its em.
+    let style = (FONT, f64::from(size) * 1.24).into_font().color(&colour);
     let style = style.pos(Pos::new(side, VPos::Top));
     area.draw(&Text::new(text.to_owned(), place, style))?;
     Ok(())

@@ -14,7 +14,7 @@ pub mod portable;
 pub mod tiles;
 pub mod weights;
 
-use kvcache::KvCache;
+use kvcache::{KvCache, PrefixKey};
 
 pub use batch::{Batch, Segment};
 pub use config::ModelConfig;
@@ -48,6 +48,9 @@ pub trait Model: Send {
     /// # Errors
     /// `Tensor` when the device fails.
     fn logits(&mut self, hidden: &[f32]) -> Result<Vec<f32>, EngineError>;
+
+    /// Drops its own copy of a sealed prefix, where it keeps one for every prefix that it has seen.
+    fn forget(&mut self, _key: &PrefixKey) {}
 
     /// Rows that entered layer 0 since the model was loaded: the ground truth of what was computed.
     fn rows_forwarded(&self) -> u64;

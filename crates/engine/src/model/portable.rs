@@ -358,6 +358,10 @@ impl Model for PortableModel {
         Ok(hidden.matmul(&head.t()?)?.flatten_all()?.to_vec1()?)
     }
 
+    fn forget(&mut self, key: &PrefixKey) {
+        self.prefixes.remove(key);
+    }
+
     fn rows_forwarded(&self) -> u64 {
         self.rows_forwarded
     }

@@ -13,6 +13,8 @@ use engine::bench::{Arm, BenchError};
 use engine::local::{self, Device};
 use engine::model::ModelFiles;
 use engine::model::linear::Numerics;
+use engine::runner::{Runner, RunnerOptions};
+use kvcache::Namespace;
 
 use crate::store::write_model;
 
@@ -162,6 +164,43 @@ fn records_in_flight_change_the_packing_and_no_answer() {
         }
     }
     assert_eq!(all.latency_us.iter().min(), all.latency_us.iter().max());
+}
+
+#[test]
+fn the_portable_path_is_measured_in_the_same_way() {
+    let tiny = Tiny::new();
+    let shape = Shape {
+        records: 3,
+        ..SHAPE
+    };
+    let work = tiny.work(shape).unwrap();
+    let run = |device, arm| {
+        let model = local::open_forward(&tiny.files, device, Numerics::F32).unwrap();
+        arms::run(model, &task(arm, work.clone()), &mut |_| {}).unwrap()
+    };
+    for arm in Arm::LOCAL {
+        let (fast, portable) = (run(Device::Cpu, arm), run(Device::CpuPortable, arm));
+        assert_eq!(fast.tokens, portable.tokens, "{}", arm.name());
+        assert_eq!(fast.forwards, portable.forwards, "{}", arm.name());
+    }
+}
+
+#[test]
+fn an_evicted_prefix_is_gone_and_computed_again() {
+    let tiny = Tiny::new();
+    for device in [Device::Cpu, Device::CpuPortable] {
+        let model = local::open_forward(&tiny.files, device, Numerics::F32).unwrap();
+        let mut runner = Runner::new(model, RunnerOptions::default()).unwrap();
+        let namespace = Namespace([1; 32]);
+        let tokens: Vec<u32> = (100..140).collect();
+        let (prefix, computed) = runner.seal(&namespace, &tokens).unwrap();
+        assert_eq!((computed, runner.cache_stats().prefixes), (40, 1));
+        runner.evict(&prefix).unwrap();
+        assert_eq!(runner.cache_stats().prefixes, 0);
+        assert!(runner.evict(&prefix).is_err());
+        drop(prefix);
+        assert_eq!(runner.seal(&namespace, &tokens).unwrap().1, 40);
+    }
 }
 
 #[test]
