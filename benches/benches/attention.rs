@@ -25,6 +25,7 @@ fn heads(config: &ModelConfig) -> Heads {
 fn main() -> Result<()> {
     let mut criterion = Criterion::default()
         .sample_size(20)
+        .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(3))
         .configure_from_args();
     let mut random = Random(2);

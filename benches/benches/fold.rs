@@ -13,6 +13,7 @@ use operator::ops;
 fn main() -> Result<()> {
     let mut criterion = Criterion::default()
         .sample_size(20)
+        .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(4))
         .configure_from_args();
     let plan = plan()?;

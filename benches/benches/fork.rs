@@ -16,6 +16,7 @@ const FORKS: u32 = 10_000;
 fn main() -> Result<()> {
     let mut criterion = Criterion::default()
         .sample_size(20)
+        .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(4))
         .configure_from_args();
     let layout = smollm2().kv_layout()?;

@@ -37,6 +37,7 @@ fn open() -> Result<LocalInfer> {
 fn main() -> Result<()> {
     let mut criterion = Criterion::default()
         .sample_size(10)
+        .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(5))
         .configure_from_args();
     let (plan, parts) = text::corpus()?;

@@ -21,6 +21,7 @@ fn labels(count: u32) -> Vec<Vec<u32>> {
 fn main() -> Result<()> {
     let mut criterion = Criterion::default()
         .sample_size(30)
+        .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
     let mut random = Random(4);

@@ -12,6 +12,7 @@ const TEXTS: usize = 200;
 fn main() -> Result<()> {
     let mut criterion = Criterion::default()
         .sample_size(20)
+        .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(4))
         .configure_from_args();
     let texts = texts(TEXTS)?;

@@ -89,7 +89,9 @@ class Pipeline:
                 str(arguments.model), scheduler, "CPU", properties
             )
         except RuntimeError as error:
-            raise PeerError(f"{arguments.model.name}: OpenVINO refuses it: {error}") from None
+            # Its first lines name source files of the library.
+            reason = str(error).strip().splitlines()[-1]
+            raise PeerError(f"{arguments.model.name}: OpenVINO refuses it: {reason}") from None
         self.load_s = time.perf_counter() - started
 
     def config(self, tokens, labels=None):
