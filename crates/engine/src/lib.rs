@@ -11,7 +11,7 @@
 //! | [`runner`] | seals the prefix, forks it, packs records, reads answers, continues a prompt |
 //! | [`infer`] | implements the operator's `Infer` and `Compose`; the only module that knows both crates |
 //! | [`local`] | opens a model by name or path and joins the pieces |
-//! | [`bench`] | measures prefix reuse against its controls; knows the runner and texts, not the operator |
+//! | [`mod@bench`] | measures prefix reuse against its controls; knows the runner and texts, not the operator |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -38,9 +38,11 @@ pub fn open(
     numerics: Numerics,
     options: RunnerOptions,
 ) -> Result<LocalInfer, EngineError> {
+    // A device that cannot be had is told before a file is read.
+    let forward_device = candle_device(device)?;
     let files = ModelFiles::open(&model.path)?;
     let (tokenizer, template) = open_text(&files)?;
-    let forward = open_forward(&files, device, numerics)?;
+    let forward = load(&files, forward_device, numerics)?;
     let digest = blake3::Hash::from_hex(&model.blake3)
         .map_err(|error| EngineError::bad_model(&model.path, error.to_string()))?;
     let runner = Runner::new(forward, options)?;
@@ -81,7 +83,15 @@ pub fn open_forward(
     device: Device,
     numerics: Numerics,
 ) -> Result<Box<dyn Model>, EngineError> {
-    Ok(match candle_device(device)? {
+    load(files, candle_device(device)?, numerics)
+}
+
+fn load(
+    files: &ModelFiles,
+    device: Option<candle_core::Device>,
+    numerics: Numerics,
+) -> Result<Box<dyn Model>, EngineError> {
+    Ok(match device {
         None => Box::new(CpuModel::load(files, numerics)?),
         Some(device) => Box::new(PortableModel::load(files, &device)?),
     })
