@@ -131,12 +131,13 @@ def summarise(name, rounds, engine, our_labels):
         "prompt_tokens": rounds[0]["prompt_tokens"],
     }
     if name != "engine":
-        pairs = zip(our_labels, rounds[0]["labels"])
-        row["same_label"] = sum(ours == theirs.strip() for ours, theirs in pairs)
+        told = [(ours, theirs.strip()) for ours, theirs in zip(our_labels, rounds[0]["labels"]) if theirs]
+        row["same_label"] = sum(ours == theirs for ours, theirs in told)
+        row["labels_told"] = len(told)
     return row
 
 
-def table(rows, refused, records):
+def table(rows, refused):
     """Markdown, for the terminal and for a page."""
     lines = [
         "| | records/s, rubric warm | ratio | records/s, rubric included | ratio | same label | prompt tokens |",
@@ -150,7 +151,7 @@ def table(rows, refused, records):
             # Its rubric is always inside its time.
             cells = ["", "", warm, "", ""]
         else:
-            cells.append(f"{row['same_label']} of {records}")
+            cells.append(f"{row['same_label']} of {row['labels_told']}")
         lines.append(" | ".join([f"| {row['name']}", *cells, f"{row['prompt_tokens']} |"]))
     lines += [f"| {name} | refused: {reason.splitlines()[-1]} | | | | | |" for name, reason in refused.items()]
     return "\n".join(lines)
@@ -207,7 +208,7 @@ def run(arguments):
         result = compare(arguments, pathlib.Path(folder))
     if arguments.out:
         arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(table(result["table"], result["refused"], arguments.records))
+    print(table(result["table"], result["refused"]))
     return 0
 
 

@@ -30,8 +30,6 @@ from common import (
 )
 
 REQUIREMENTS = ["openvino-genai==2026.4.1.0", "openvino-tokenizers==2026.4.1.0"]
-# Enough for any label; the grammar ends the text.
-LABEL_TOKENS = 16
 
 
 def install(work, deadline):
@@ -94,9 +92,9 @@ class Pipeline:
             raise PeerError(f"{arguments.model.name}: OpenVINO refuses it: {reason}") from None
         self.load_s = time.perf_counter() - started
 
-    def config(self, tokens, labels=None):
+    def config(self, labels=None):
         config = self.genai.GenerationConfig()
-        config.max_new_tokens = tokens
+        config.max_new_tokens = 1
         config.do_sample = False
         config.apply_chat_template = False
         if labels:
@@ -115,7 +113,7 @@ class Pipeline:
 
 def measure(pipeline, prompts, batch):
     """Warms the prefix, then gives the records in batches; returns the measured part of the result."""
-    one = pipeline.config(1)
+    one = pipeline.config()
     cold_s, _ = pipeline.generate([prompts.prefix], one)
     # The cache keeps whole blocks, so that the last few tokens of the prefix are always computed.
     warm_s, warm = pipeline.generate([prompts.prefix], one)
@@ -146,6 +144,26 @@ def measure(pipeline, prompts, batch):
     }
 
 
+def read_labels(pipeline, prompts):
+    """Asks again with a grammar that allows the labels alone; returns the label of each record.
+
+    None where the first token is only a piece of a label, such as a lone space: the grammar allows those
+    too, and they do not tell which label is the most probable one.
+    """
+    tokenizer = pipeline.pipeline.get_tokenizer()
+
+    def encode(text):
+        return tokenizer.encode(text, add_special_tokens=False).input_ids
+
+    firsts = [int(encode(label).data[0][0]) for label in prompts.labels]
+    if len(set(firsts)) < len(firsts):
+        raise PeerError("--labels: two labels begin with the same token, so that one token does not tell them apart")
+    whole = [encode(prompts.prefix + text) for text in prompts.records]
+    _, results = pipeline.generate(whole, pipeline.config(prompts.labels))
+    tokens = [result.m_generation_ids[0][-1] for result in results]
+    return [prompts.labels[firsts.index(token)] if token in firsts else None for token in tokens]
+
+
 def run_inside(arguments):
     prompts = read_prompts(arguments.prompts, arguments.records)
     if arguments.labels and not prompts.labels:
@@ -153,9 +171,7 @@ def run_inside(arguments):
     pipeline = Pipeline(arguments)
     measured = measure(pipeline, prompts, arguments.batch or len(prompts.records))
     if arguments.labels:
-        whole = [prompts.prefix + text for text in prompts.records]
-        _, results = pipeline.generate(whole, pipeline.config(LABEL_TOKENS, prompts.labels))
-        measured["labels"] = [result.m_generation_ids[0] for result in results]
+        measured["labels"] = read_labels(pipeline, prompts)
     head = {
         "peer": "OpenVINO GenAI ContinuousBatchingPipeline",
         "source": " ".join(REQUIREMENTS),
