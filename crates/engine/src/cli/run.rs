@@ -93,6 +93,7 @@ enum DeviceArgument {
 enum NumericsArgument {
     F32,
     Int16,
+    Int8,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -213,6 +214,7 @@ fn open_backend(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
     let numerics = match arguments.numerics {
         NumericsArgument::F32 => Numerics::F32,
         NumericsArgument::Int16 => Numerics::Int16,
+        NumericsArgument::Int8 => Numerics::Int8,
     };
     let started = Instant::now();
     let infer = local::open(&model, device, numerics, options)?;
