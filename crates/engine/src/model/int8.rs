@@ -13,9 +13,14 @@ mod kernels;
 
 use rayon::prelude::*;
 
-use super::integer::{Isa, PANEL, Target, group_of, largest, nearest};
-use kernels::{Block, Tile};
+use super::integer::{Aligned, Columns, Isa, PANEL, Target, largest, nearest};
+use kernels::Block;
 
+/// Four inputs of every column of a panel, `[32][4]`.
+type Fours = Aligned<[i8; 4 * PANEL]>;
+
+/// Inputs that share a scale: the groups of the formats that model files use.
+const GROUP: usize = 32;
 /// Rows that share a pass over a panel; their group stays in the first-level cache.
 const BLOCK_ROWS: usize = 32;
 /// Added to every activation.
@@ -31,7 +36,7 @@ const MEETING_UNROUNDED: f32 = MEETING_MAX as f32 - 2.0;
 
 const _: () = assert!((OFFSET + ACTIVATION_MAX as i32) * MEETING_MAX <= i16::MAX as i32);
 
-/// Activations rounded to bytes: blocks of rows, `[blocks][groups][rows of the block][group]`, with
+/// Activations rounded to bytes: blocks of rows, `[blocks][groups][rows of the block][32]`, with
 /// one scale per row and group, `[blocks][groups][rows of the block]`.
 #[derive(Debug, Default)]
 pub struct RoundedRows {
@@ -44,49 +49,49 @@ pub struct RoundedRows {
 pub struct Panels {
     inputs: usize,
     outputs: usize,
-    group: usize,
-    values: Vec<i8>,   // [panels][inputs / 4][32][4]
-    scales: Vec<f32>,  // [panels][groups][32]
-    offsets: Vec<i32>, // [panels][groups][32] minus 128 times the sum of the group's weights
+    values: Vec<Fours>,         // [panels][inputs / 4]
+    scales: Vec<Columns<f32>>,  // [panels][groups]
+    offsets: Vec<Columns<i32>>, // [panels][groups] minus 128 times the sum of the group's weights
     isa: Isa,
 }
 
 impl Panels {
-    /// Rounds and repacks `weight`, `[outputs, inputs]`; none when the inputs have no group size.
+    /// Rounds and repacks `weight`, `[outputs, inputs]`; none when the inputs are not a multiple of 32.
     pub fn pack(weight: &[f32], inputs: usize, outputs: usize, isa: Isa) -> Option<Self> {
-        let group = group_of(inputs)?;
-        let groups = inputs / group;
+        if !inputs.is_multiple_of(GROUP) {
+            return None;
+        }
+        let groups = inputs / GROUP;
         let panels = outputs.div_ceil(PANEL);
-        let mut values = vec![0i8; panels * inputs * PANEL];
-        let mut scales = vec![0.0f32; panels * groups * PANEL];
-        let mut offsets = vec![0i32; panels * groups * PANEL];
+        let mut values = vec![Aligned([0; 4 * PANEL]); panels * inputs / 4];
+        let mut scales = vec![Aligned([0.0; PANEL]); panels * groups];
+        let mut offsets = vec![Aligned([0; PANEL]); panels * groups];
         values
-            .par_chunks_mut(inputs * PANEL)
-            .zip(scales.par_chunks_mut(groups * PANEL))
-            .zip(offsets.par_chunks_mut(groups * PANEL))
+            .par_chunks_mut(inputs / 4)
+            .zip(scales.par_chunks_mut(groups))
+            .zip(offsets.par_chunks_mut(groups))
             .enumerate()
             .for_each(|(panel, ((values, scales), offsets))| {
                 for column in 0..PANEL.min(outputs - panel * PANEL) {
                     let row = &weight[(panel * PANEL + column) * inputs..][..inputs];
-                    for (index, part) in row.chunks_exact(group).enumerate() {
+                    for (index, part) in row.chunks_exact(GROUP).enumerate() {
                         let scale = scale_of(part);
                         let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
                         let mut sum = 0;
                         for (at, value) in part.iter().enumerate() {
-                            let k = index * group + at;
+                            let k = index * GROUP + at;
                             let rounded = nearest(value * inverse);
                             sum += rounded;
-                            values[(k / 4) * 4 * PANEL + column * 4 + k % 4] = rounded as i8;
+                            values[k / 4].0[column * 4 + k % 4] = rounded as i8;
                         }
-                        scales[index * PANEL + column] = scale;
-                        offsets[index * PANEL + column] = -OFFSET * sum;
+                        scales[index].0[column] = scale;
+                        offsets[index].0[column] = -OFFSET * sum;
                     }
                 }
             });
         Some(Self {
             inputs,
             outputs,
-            group,
             values,
             scales,
             offsets,
@@ -106,7 +111,7 @@ impl Panels {
         if rows == 0 {
             return;
         }
-        rounded.round(x, self.inputs, self.group);
+        rounded.round(x, self.inputs);
         let target = Target::new(out, self.outputs);
         (0..self.outputs.div_ceil(PANEL))
             .into_par_iter()
@@ -114,22 +119,21 @@ impl Panels {
     }
 
     fn panel(&self, panel: usize, rows: usize, rounded: &RoundedRows, target: &Target) {
-        let groups = self.inputs / self.group;
-        let scaled = panel * groups * PANEL..(panel + 1) * groups * PANEL;
-        let mut tile: Tile = [[0.0; PANEL]; BLOCK_ROWS];
+        let groups = self.inputs / GROUP;
+        let fours = self.inputs / 4;
+        let mut tile = [Aligned([0.0; PANEL]); BLOCK_ROWS];
         for first in (0..rows).step_by(BLOCK_ROWS) {
             let count = BLOCK_ROWS.min(rows - first);
             let block = Block {
-                weights: &self.values[panel * self.inputs * PANEL..][..self.inputs * PANEL],
-                weight_scales: &self.scales[scaled.clone()],
-                offsets: &self.offsets[scaled.clone()],
+                weights: &self.values[panel * fours..][..fours],
+                weight_scales: &self.scales[panel * groups..][..groups],
+                offsets: &self.offsets[panel * groups..][..groups],
                 rows: &rounded.values[first * self.inputs..][..count * self.inputs],
                 row_scales: &rounded.scales[first * groups..][..count * groups],
-                group: self.group,
             };
             block.multiply(self.isa, &mut tile[..count]);
             for (offset, row) in tile[..count].iter().enumerate() {
-                target.write(first + offset, panel, row);
+                target.write(first + offset, panel, &row.0);
             }
         }
     }
@@ -151,16 +155,9 @@ fn scale_of(part: &[f32]) -> f32 {
     (largest(part) / WEIGHT_MAX).max(meeting / MEETING_UNROUNDED)
 }
 
-/// How inputs are cut into groups.
-#[derive(Debug, Clone, Copy)]
-struct Shape {
-    inputs: usize,
-    group: usize,
-}
-
 impl RoundedRows {
-    fn round(&mut self, x: &[f32], inputs: usize, group: usize) {
-        let groups = inputs / group;
+    fn round(&mut self, x: &[f32], inputs: usize) {
+        let groups = inputs / GROUP;
         let rows = x.len() / inputs;
         if self.values.len() < x.len() {
             self.values.resize(x.len(), 0);
@@ -172,23 +169,20 @@ impl RoundedRows {
             .par_chunks_mut(BLOCK_ROWS * inputs)
             .zip(self.scales[..rows * groups].par_chunks_mut(BLOCK_ROWS * groups))
             .zip(x.par_chunks(BLOCK_ROWS * inputs))
-            .for_each(|((values, scales), x)| {
-                round_block(x, Shape { inputs, group }, values, scales)
-            });
+            .for_each(|((values, scales), x)| round_block(x, inputs, values, scales));
     }
 }
 
 #[inline(always)]
-fn round_block_body(x: &[f32], shape: Shape, values: &mut [u8], scales: &mut [f32]) {
-    let Shape { inputs, group } = shape;
+fn round_block_body(x: &[f32], inputs: usize, values: &mut [u8], scales: &mut [f32]) {
     let rows = x.len() / inputs;
     for (row, x) in x.chunks_exact(inputs).enumerate() {
-        for (index, part) in x.chunks_exact(group).enumerate() {
+        for (index, part) in x.chunks_exact(GROUP).enumerate() {
             let at = index * rows + row;
             let max = largest(part);
             let inverse = if max > 0.0 { ACTIVATION_MAX / max } else { 0.0 };
             scales[at] = max / ACTIVATION_MAX;
-            let values = &mut values[at * group..][..group];
+            let values = &mut values[at * GROUP..][..GROUP];
             for (target, value) in values.iter_mut().zip(part) {
                 *target = (nearest(value * inverse) + OFFSET) as u8;
             }
@@ -197,20 +191,20 @@ fn round_block_body(x: &[f32], shape: Shape, values: &mut [u8], scales: &mut [f3
 }
 
 #[allow(unsafe_code)]
-fn round_block(x: &[f32], shape: Shape, values: &mut [u8], scales: &mut [f32]) {
+fn round_block(x: &[f32], inputs: usize, values: &mut [u8], scales: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2")]
-        fn wide(x: &[f32], shape: Shape, values: &mut [u8], scales: &mut [f32]) {
-            round_block_body(x, shape, values, scales);
+        fn wide(x: &[f32], inputs: usize, values: &mut [u8], scales: &mut [f32]) {
+            round_block_body(x, inputs, values, scales);
         }
         if std::is_x86_feature_detected!("avx2") {
             // SAFETY: the feature was just detected. Plain multiply and add, no fusion, so that
             // the rounding is the same everywhere.
-            return unsafe { wide(x, shape, values, scales) };
+            return unsafe { wide(x, inputs, values, scales) };
         }
     }
-    round_block_body(x, shape, values, scales);
+    round_block_body(x, inputs, values, scales);
 }
 
 #[cfg(test)]

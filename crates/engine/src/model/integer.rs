@@ -5,6 +5,14 @@
 /// Columns of one weight panel.
 pub(super) const PANEL: usize = 32;
 
+/// A value at the start of a cache line, so that no vector of it crosses one.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Aligned<T>(pub(super) T);
+
+/// One number for each column of a panel.
+pub(super) type Columns<T> = Aligned<[T; PANEL]>;
+
 /// Which instructions a kernel uses; all give the same sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isa {

@@ -74,7 +74,7 @@ fn instruction_sets_agree_to_the_bit_on_random_shapes() {
     let mut random = Random(5);
     for _ in 0..40 {
         let rows = 1 + random.below(3 * BLOCK_ROWS);
-        let inputs = [64, 96, 128, 192, 576, 896][random.below(6)];
+        let inputs = [32, 64, 96, 224, 576, 896][random.below(6)];
         let outputs = 1 + random.below(3 * PANEL);
         let case = Case::random(&mut random, rows, inputs, outputs);
         case.assert_all_agree(&format!("{rows} x {inputs} x {outputs}"));
@@ -122,9 +122,9 @@ fn packed_weights_that_meet_in_16_bits_fit() {
         .for_each(|value| *value = value.signum() * 0.3);
     let panels = Panels::pack(&weight, inputs, outputs, Isa::Scalar).unwrap();
     let mut largest_sum = 0;
-    for eight in panels.values.chunks_exact(8 * PANEL) {
+    for eight in panels.values.chunks_exact(2) {
         for column in 0..PANEL {
-            let at = |k: usize| i32::from(eight[(k / 4) * 4 * PANEL + column * 4 + k % 4]);
+            let at = |k: usize| i32::from(eight[k / 4].0[column * 4 + k % 4]);
             for set in MEETING {
                 let positive: i32 = set.iter().map(|&k| at(k).max(0)).sum();
                 let negative: i32 = set.iter().map(|&k| (-at(k)).max(0)).sum();
