@@ -6,10 +6,9 @@ use benches::Result;
 use benches::model::{qwen2, smollm2};
 use benches::random::Random;
 use criterion::{BenchmarkId, Criterion, Throughput};
-use engine::model::int16::RoundedRows;
-use engine::model::linear::{Linear, Numerics};
+use engine::model::linear::{Linear, Numerics, Rounded};
 
-const TIERS: [Numerics; 2] = [Numerics::F32, Numerics::Int16];
+const TIERS: [Numerics; 3] = Numerics::ALL;
 /// Rows of a full forward, and of one short record.
 const ROWS: [usize; 2] = [512, 64];
 
@@ -35,7 +34,7 @@ fn main() -> Result<()> {
                 for rows in ROWS {
                     let x = random.floats(rows * inputs);
                     let mut out = vec![0.0; rows * outputs];
-                    let mut rounded = RoundedRows::default();
+                    let mut rounded = Rounded::default();
                     let operations = 2 * rows * inputs * outputs;
                     group.throughput(Throughput::Elements(operations as u64));
                     let tier = format!("{numerics:?}").to_lowercase();

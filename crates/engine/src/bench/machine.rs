@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::int16::Isa;
+use crate::model::integer::Isa;
 
 /// Where a benchmark ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

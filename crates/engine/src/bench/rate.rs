@@ -4,8 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::model::ModelConfig;
-use crate::model::int16::RoundedRows;
-use crate::model::linear::{Linear, Numerics};
+use crate::model::linear::{Linear, Numerics, Rounded};
 
 /// Time spent on each shape, at least.
 const SPENT: Duration = Duration::from_millis(60);
@@ -35,7 +34,7 @@ fn best_seconds(inputs: usize, outputs: usize, numerics: Numerics, rows: usize) 
     let linear = Linear::new(inputs, outputs, ramp(inputs * outputs), None, numerics);
     let x = ramp(rows * inputs);
     let mut out = vec![0.0; rows * outputs];
-    let mut scratch = RoundedRows::default();
+    let mut scratch = Rounded::default();
     let started = Instant::now();
     let mut best = f64::INFINITY;
     let mut repetitions = 0;

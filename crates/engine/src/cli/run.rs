@@ -95,6 +95,7 @@ pub(super) enum DeviceArgument {
 pub(super) enum NumericsArgument {
     F32,
     Int16,
+    Int8,
 }
 
 impl From<DeviceArgument> for Device {
@@ -113,6 +114,7 @@ impl From<NumericsArgument> for Numerics {
         match argument {
             NumericsArgument::F32 => Self::F32,
             NumericsArgument::Int16 => Self::Int16,
+            NumericsArgument::Int8 => Self::Int8,
         }
     }
 }

@@ -6,8 +6,7 @@ use rayon::prelude::*;
 
 use super::attention::{Attention, Heads, PackedPrefix};
 use super::batch::Batch;
-use super::int16::RoundedRows;
-use super::linear::{Linear, Numerics};
+use super::linear::{Linear, Numerics, Rounded};
 use super::math::{self, RotaryTable};
 use super::{Model, ModelConfig, ModelFiles};
 use crate::error::EngineError;
@@ -24,14 +23,14 @@ struct Layer {
 /// Buffers of one forward; they grow to the largest batch seen and stay.
 #[derive(Default)]
 struct Buffers {
-    residual: Vec<f32>,   // [rows, hidden]
-    normed: Vec<f32>,     // [rows, hidden]
-    qkv: Vec<f32>,        // [rows, (heads + 2 kv_heads) * head_dim]
-    attended: Vec<f32>,   // [rows, heads * head_dim]
-    projected: Vec<f32>,  // [rows, hidden]
-    gate_up: Vec<f32>,    // [rows, 2 * feed_forward]
-    activated: Vec<f32>,  // [rows, feed_forward]
-    rounded: RoundedRows, // scratch of the integer tier
+    residual: Vec<f32>,  // [rows, hidden]
+    normed: Vec<f32>,    // [rows, hidden]
+    qkv: Vec<f32>,       // [rows, (heads + 2 kv_heads) * head_dim]
+    attended: Vec<f32>,  // [rows, heads * head_dim]
+    projected: Vec<f32>, // [rows, hidden]
+    gate_up: Vec<f32>,   // [rows, 2 * feed_forward]
+    activated: Vec<f32>, // [rows, feed_forward]
+    rounded: Rounded,    // scratch of the integer tiers
 }
 
 /// A model whose weights live in memory, in the format of its numerics tier.
@@ -202,10 +201,7 @@ impl Model for CpuModel {
     }
 
     fn tier(&self) -> String {
-        match self.numerics {
-            Numerics::F32 => "cpu-f32-v1".into(),
-            Numerics::Int16 => "cpu-int16-v1".into(),
-        }
+        format!("cpu-{}-v1", self.numerics.name())
     }
 
     fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {

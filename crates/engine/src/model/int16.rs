@@ -7,8 +7,8 @@
 
 use rayon::prelude::*;
 
-/// Columns of one weight panel.
-const PANEL: usize = 32;
+use super::integer::{Isa, PANEL, Target, group_of, largest, nearest};
+
 /// Rows of the register tile.
 const TILE_ROWS: usize = 8;
 /// Largest magnitude of a rounded activation.
@@ -17,35 +17,6 @@ const ACTIVATION_MAX: f32 = 4095.0;
 const WEIGHT_MAX: f32 = 2047.0;
 /// Rows rounded by one task.
 const ROUND_ROWS: usize = 8;
-
-/// Which instructions the kernel uses; all give the same sums.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isa {
-    /// 512-bit multiply-add with accumulation.
-    Avx512Vnni,
-    /// 256-bit multiply-add.
-    Avx2,
-    /// Plain loops: the reference.
-    Scalar,
-}
-
-impl Isa {
-    /// The best one that this machine has.
-    pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if std::is_x86_feature_detected!("avx512f")
-                && std::is_x86_feature_detected!("avx512vnni")
-            {
-                return Self::Avx512Vnni;
-            }
-            if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-                return Self::Avx2;
-            }
-        }
-        Self::Scalar
-    }
-}
 
 /// Activations rounded to integers, `[rows, inputs]`, with one scale per row and group.
 #[derive(Debug, Default)]
@@ -63,13 +34,6 @@ pub struct Panels {
     values: Vec<i16>,
     scales: Vec<f32>, // [panels][groups][32]
     isa: Isa,
-}
-
-/// Inputs that share a scale, for a given number of inputs; none when it cannot be split evenly.
-pub fn group_of(inputs: usize) -> Option<usize> {
-    [128, 96, 64]
-        .into_iter()
-        .find(|group| inputs.is_multiple_of(*group))
 }
 
 impl Panels {
@@ -122,10 +86,7 @@ impl Panels {
             return;
         }
         rounded.round(x, self.inputs, self.group);
-        let target = Target {
-            start: out.as_mut_ptr(),
-            stride: self.outputs,
-        };
+        let target = Target::new(out, self.outputs);
         let panels = self.outputs.div_ceil(PANEL);
         (0..panels)
             .into_par_iter()
@@ -136,7 +97,6 @@ impl Panels {
         let groups = self.inputs / self.group;
         let values = &self.values[panel * self.inputs * PANEL..][..self.inputs * PANEL];
         let scales = &self.scales[panel * groups * PANEL..][..groups * PANEL];
-        let columns = PANEL.min(self.outputs - panel * PANEL);
         let mut tile = [[0.0f32; PANEL]; TILE_ROWS];
         let mut first = 0;
         while first < rows {
@@ -151,31 +111,9 @@ impl Panels {
             };
             task.run(count, self.isa, &mut tile);
             for (offset, row) in tile[..count].iter().enumerate() {
-                target.write(first + offset, panel * PANEL, &row[..columns]);
+                target.write(first + offset, panel, row);
             }
             first += count;
-        }
-    }
-}
-
-/// Where panels write: each its own columns of every row.
-struct Target {
-    start: *mut f32,
-    stride: usize,
-}
-
-// SAFETY: panels write disjoint columns, and the matrix outlives the parallel loop.
-#[allow(unsafe_code)]
-unsafe impl Sync for Target {}
-
-impl Target {
-    #[allow(unsafe_code)]
-    fn write(&self, row: usize, column: usize, values: &[f32]) {
-        // SAFETY: row and columns lie inside the output matrix, whose size `forward` asserted, and
-        // no other panel writes these columns.
-        unsafe {
-            let at = self.start.add(row * self.stride + column);
-            std::ptr::copy_nonoverlapping(values.as_ptr(), at, values.len());
         }
     }
 }
@@ -200,25 +138,13 @@ impl RoundedRows {
 
 #[inline(always)]
 fn round_groups_body(x: &[f32], group: usize, values: &mut [i16], scales: &mut [f32]) {
-    // Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the mantissa.
-    const ROUND: f32 = 12_582_912.0;
     let parts = x.chunks_exact(group).zip(values.chunks_exact_mut(group));
     for ((part, values), scale) in parts.zip(scales) {
-        let mut lanes = [0.0f32; 16];
-        for chunk in part.chunks_exact(16) {
-            for (lane, value) in lanes.iter_mut().zip(chunk) {
-                let magnitude = value.abs();
-                *lane = if magnitude > *lane { magnitude } else { *lane };
-            }
-        }
-        let max = lanes
-            .iter()
-            .fold(0.0f32, |max, &lane| if lane > max { lane } else { max });
+        let max = largest(part);
         let inverse = if max > 0.0 { ACTIVATION_MAX / max } else { 0.0 };
         *scale = max / ACTIVATION_MAX;
         for (target, value) in values.iter_mut().zip(part) {
-            let bits = (value * inverse + ROUND).to_bits() as i32;
-            *target = bits.wrapping_sub(ROUND.to_bits() as i32) as i16;
+            *target = nearest(value * inverse) as i16;
         }
     }
 }
@@ -276,7 +202,7 @@ impl Task<'_> {
             },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Isa::Avx2 => unsafe {
+            Isa::Avx2 | Isa::AvxVnni => unsafe {
                 for half in 0..2 {
                     let mut row = 0;
                     while row < rows {
@@ -428,20 +354,11 @@ mod tests {
         out
     }
 
-    /// Every instruction set that this machine has.
-    fn available() -> Vec<Isa> {
-        match Isa::detect() {
-            Isa::Avx512Vnni => vec![Isa::Scalar, Isa::Avx2, Isa::Avx512Vnni],
-            Isa::Avx2 => vec![Isa::Scalar, Isa::Avx2],
-            Isa::Scalar => vec![Isa::Scalar],
-        }
-    }
-
     #[test]
     fn instruction_sets_agree_to_the_bit() {
         for (rows, inputs, outputs) in [(1, 64, 5), (3, 96, 32), (8, 128, 33), (13, 896, 70)] {
             let want = forward(Isa::Scalar, rows, inputs, outputs);
-            for isa in available() {
+            for isa in Isa::available() {
                 assert_eq!(
                     forward(isa, rows, inputs, outputs),
                     want,

@@ -3,8 +3,8 @@
 
 use gemm::Parallelism;
 
-use super::int16::{Isa, Panels, RoundedRows};
-use super::math;
+use super::integer::Isa;
+use super::{int8, int16, math};
 
 /// Number format of the projections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,6 +14,29 @@ pub enum Numerics {
     /// 12-bit weights and 13-bit activations in 16-bit integers, scales per group.
     #[default]
     Int16,
+    /// 8-bit weights and activations, scales per group.
+    Int8,
+}
+
+impl Numerics {
+    /// Every tier.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Int16, Self::Int8];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Int16 => "int16",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
+/// Rounded activations of the integer tiers: scratch that keeps its memory.
+#[derive(Debug, Default)]
+pub struct Rounded {
+    int16: int16::RoundedRows,
+    int8: int8::RoundedRows,
 }
 
 /// Weights of one projection.
@@ -21,7 +44,8 @@ pub enum Numerics {
 enum Weight {
     /// Contiguous `[outputs, inputs]`, as model files store them.
     F32(Vec<f32>),
-    Int16(Panels),
+    Int16(int16::Panels),
+    Int8(int8::Panels),
 }
 
 /// One projection with its optional bias.
@@ -35,7 +59,7 @@ pub struct Linear {
 
 impl Linear {
     /// Takes weights `[outputs, inputs]` and puts them into the tier's format. Widths that the
-    /// integer tier cannot group stay in f32.
+    /// integer tiers cannot group stay in f32.
     ///
     /// # Panics
     /// If the sizes do not agree.
@@ -48,14 +72,15 @@ impl Linear {
     ) -> Self {
         assert_eq!(weight.len(), inputs * outputs);
         assert!(bias.as_ref().is_none_or(|bias| bias.len() == outputs));
-        let panels = match numerics {
+        let isa = Isa::detect();
+        let packed = match numerics {
             Numerics::F32 => None,
-            Numerics::Int16 => Panels::pack(&weight, inputs, outputs, Isa::detect()),
+            Numerics::Int16 => {
+                int16::Panels::pack(&weight, inputs, outputs, isa).map(Weight::Int16)
+            }
+            Numerics::Int8 => int8::Panels::pack(&weight, inputs, outputs, isa).map(Weight::Int8),
         };
-        let weight = match panels {
-            Some(panels) => Weight::Int16(panels),
-            None => Weight::F32(weight),
-        };
+        let weight = packed.unwrap_or(Weight::F32(weight));
         Self {
             inputs,
             outputs,
@@ -69,10 +94,11 @@ impl Linear {
     ///
     /// # Panics
     /// If the sizes do not agree.
-    pub fn forward(&self, x: &[f32], rounded: &mut RoundedRows, out: &mut [f32]) {
+    pub fn forward(&self, x: &[f32], rounded: &mut Rounded, out: &mut [f32]) {
         match &self.weight {
             Weight::F32(weight) => self.multiply(weight, x, out),
-            Weight::Int16(panels) => panels.forward(x, rounded, out),
+            Weight::Int16(panels) => panels.forward(x, &mut rounded.int16, out),
+            Weight::Int8(panels) => panels.forward(x, &mut rounded.int8, out),
         }
         if let Some(bias) = &self.bias {
             out.chunks_exact_mut(self.outputs)

@@ -8,6 +8,8 @@ pub mod batch;
 pub mod config;
 pub mod cpu;
 pub mod int16;
+pub mod int8;
+pub mod integer;
 pub mod linear;
 pub mod math;
 pub mod portable;

@@ -1,0 +1,200 @@
+//! What a number format costs in answers: asks the same records in f32 and in another tier, and
+//! compares logits, probabilities and decisions.
+//!
+//! `cargo run --release -p engine --example numerics -- --plan fixtures/plans/auth-blockers.toml
+//! --model smollm2-135m --numerics int8 --limit 60`
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use engine::infer::LocalInfer;
+use engine::model::cpu::CpuModel;
+use engine::model::linear::Numerics;
+use engine::model::{Batch, Model, ModelFiles};
+use engine::models::{self, Environment, TerminalReporter};
+use engine::prompt::PromptTemplate;
+use engine::runner::{Runner, RunnerOptions};
+use engine::tokenizer::Tokenizer;
+use kvcache::KvCache;
+use operator::Plan;
+use operator::infer::{
+    Answer, BackendIdentity, CancelFlag, Completion, Infer, InferError, InferJob, JobUsage,
+    UnitOutcome,
+};
+use operator::ops::partition;
+use operator::record::read_source;
+use operator::run::{RunOptions, run};
+
+/// Margin above which a decision counts as clear, in parts per million.
+const CLEAR_PPM: u32 = 50_000;
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The plan whose questions are asked.
+    #[arg(long, value_name = "FILE")]
+    plan: PathBuf,
+    /// Records [default: the plan's own input].
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// A name from `engine models` or a GGUF file.
+    #[arg(long, value_name = "NAME|PATH")]
+    model: String,
+    /// The tier that is compared with f32.
+    #[arg(long, default_value = "int8", value_parser = numerics)]
+    numerics: Numerics,
+    /// Records to ask.
+    #[arg(long, default_value_t = 60)]
+    limit: u32,
+}
+
+/// What one tier said.
+struct Said {
+    logits: Vec<f32>, // [vocab] after the rubric
+    answers: HashMap<String, Vec<Answer>>,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments = Arguments::parse();
+    let environment = Environment::from_process()?;
+    let mut reporter = TerminalReporter::stderr();
+    let model = models::resolve(&arguments.model, &environment, false, &mut reporter)?;
+    // One after the other, so that only one set of weights is in memory.
+    let exact = ask(&arguments, &model.path, Numerics::F32)?;
+    let rounded = ask(&arguments, &model.path, arguments.numerics)?;
+    println!("{:?} against f32", arguments.numerics);
+    report_logits(&exact.logits, &rounded.logits);
+    report_answers(&exact.answers, &rounded.answers);
+    Ok(())
+}
+
+fn ask(
+    arguments: &Arguments,
+    model: &Path,
+    numerics: Numerics,
+) -> Result<Said, Box<dyn std::error::Error>> {
+    let plan = Plan::load(&arguments.plan)?;
+    let input = arguments
+        .input
+        .clone()
+        .or_else(|| plan.input_path())
+        .ok_or("the plan names no input; pass --input")?;
+    let (artifact, records, bad) = read_source(&input, plan.input.format)?;
+    let parts = partition(&plan, artifact, records, bad)?;
+    let files = ModelFiles::open(model)?;
+    let metadata = files
+        .gguf_metadata()
+        .ok_or("the model must be a GGUF file")?;
+    let tokenizer = Tokenizer::from_gguf(metadata)?;
+    let template = PromptTemplate::from_gguf(metadata)?;
+    let mut forward = CpuModel::load(&files, numerics)?;
+    let rubric = template.split(&tokenizer, &plan.rubric().system)?.prefix;
+    let mut batch = Batch::default();
+    let segment = batch.push(&rubric, None, None);
+    batch.ask_last(segment);
+    let mut cache = KvCache::new(forward.config().kv_layout()?, 1)?;
+    let hidden = forward.forward(&batch, &mut cache)?;
+    let logits = forward.logits(&hidden)?;
+    let runner = Runner::new(Box::new(forward), RunnerOptions::default())?;
+    let mut recorder = Recorder {
+        infer: LocalInfer::new(runner, tokenizer, template, "compared", [0; 32]),
+        answers: HashMap::new(),
+    };
+    let options = RunOptions {
+        limit: Some(arguments.limit),
+        redact: false,
+        clock: &|| 0,
+        cancel: &CancelFlag::new(),
+    };
+    run(&plan, parts, &mut recorder, None, options, &mut (), None)?;
+    Ok(Said {
+        logits,
+        answers: recorder.answers,
+    })
+}
+
+fn report_logits(exact: &[f32], rounded: &[f32]) {
+    let spread = exact.iter().copied().fold(f32::MIN, f32::max)
+        - exact.iter().copied().fold(f32::MAX, f32::min);
+    let differences = exact.iter().zip(rounded).map(|(a, b)| (a - b).abs());
+    let largest = differences.clone().fold(0.0, f32::max);
+    let mean = differences.sum::<f32>() / exact.len() as f32;
+    println!(
+        "logits after the rubric    largest difference {largest:.4}, mean {mean:.4}, of a spread of {spread:.1}"
+    );
+}
+
+fn report_answers(exact: &HashMap<String, Vec<Answer>>, rounded: &HashMap<String, Vec<Answer>>) {
+    let (mut decisions, mut flips, mut clear_flips) = (0, 0, 0);
+    let (mut largest, mut sum, mut shares) = (0, 0, 0);
+    let mut ids: Vec<&String> = exact.keys().collect();
+    ids.sort();
+    for id in ids {
+        for (index, (a, b)) in exact[id].iter().zip(&rounded[id]).enumerate() {
+            decisions += 1;
+            if a.chosen != b.chosen {
+                flips += 1;
+                clear_flips += usize::from(a.margin_ppm > CLEAR_PPM);
+                println!(
+                    "flip: record {id}, question {index}: label {} by {:.4} became {} by {:.4}",
+                    a.chosen,
+                    share(a.margin_ppm),
+                    b.chosen,
+                    share(b.margin_ppm)
+                );
+            }
+            for (a, b) in a.probabilities.iter().zip(&b.probabilities) {
+                largest = largest.max(a.abs_diff(*b));
+                sum += u64::from(a.abs_diff(*b));
+                shares += 1;
+            }
+        }
+    }
+    let mean = sum as f64 / 1e6 / f64::from(shares.max(1));
+    println!("records                    {}", exact.len());
+    println!(
+        "probabilities              largest difference {:.4}, mean {mean:.5}",
+        share(largest)
+    );
+    println!(
+        "decisions                  {decisions}, {flips} differ, {clear_flips} of them by more than {} in f32",
+        share(CLEAR_PPM)
+    );
+}
+
+fn share(ppm: u32) -> f64 {
+    f64::from(ppm) / 1e6
+}
+
+fn numerics(name: &str) -> Result<Numerics, String> {
+    Numerics::ALL
+        .into_iter()
+        .find(|numerics| numerics.name() == name)
+        .ok_or_else(|| format!("{name} is not a tier; use f32, int16 or int8"))
+}
+
+/// Passes questions on and keeps the full distributions of the answers.
+struct Recorder {
+    infer: LocalInfer,
+    answers: HashMap<String, Vec<Answer>>,
+}
+
+impl Infer for Recorder {
+    fn identity(&self) -> &BackendIdentity {
+        self.infer.identity()
+    }
+
+    fn infer(
+        &mut self,
+        job: InferJob<'_>,
+        sink: &mut dyn FnMut(Completion),
+    ) -> Result<JobUsage, InferError> {
+        let answers = &mut self.answers;
+        self.infer.infer(job, &mut |completion| {
+            if let UnitOutcome::Answered(given) = &completion.outcome {
+                answers.insert(completion.unit_id.to_string(), given.clone());
+            }
+            sink(completion);
+        })
+    }
+}

@@ -1,0 +1,282 @@
+//! The kernels of the 8-bit tier: one panel of weights by one block of rounded rows.
+//!
+//! All pass over a few groups at a time, so that their weights are read from memory once a block;
+//! a group's sums start at its offsets, stay exact in 32 bits, and are scaled once. Kernels differ
+//! in instructions and in the rows that they keep in registers, not in any bit of the result.
+
+use super::super::integer::{Columns, Isa, PANEL};
+use super::{Fours, GROUP};
+
+/// Groups of one pass: with the block's rows they fit the first-level cache.
+const PASS_GROUPS: usize = 8;
+/// Fours of inputs in one group.
+const GROUP_FOURS: usize = GROUP / 4;
+
+/// A panel and a block of rows.
+pub(super) struct Block<'a> {
+    /// `[groups][32 / 4]`
+    pub(super) weights: &'a [Fours],
+    /// `[groups]`
+    pub(super) weight_scales: &'a [Columns<f32>],
+    /// `[groups]` what a group's sums start at.
+    pub(super) offsets: &'a [Columns<i32>],
+    /// `[groups][rows][32]`
+    pub(super) rows: &'a [u8],
+    /// `[groups][rows]`
+    pub(super) row_scales: &'a [f32],
+}
+
+/// The groups of one pass for some consecutive rows of a block.
+#[derive(Clone, Copy)]
+struct Strip<'a> {
+    groups: usize,
+    stride: usize,                     // rows of the block
+    weights: &'a [Fours],              // [groups][32 / 4]
+    weight_scales: &'a [Columns<f32>], // [groups]
+    offsets: &'a [Columns<i32>],       // [groups]
+    rows: &'a [u8],                    // [groups][stride][32], from the strip's first row on
+    row_scales: &'a [f32],             // [groups][stride], likewise
+}
+
+/// Calls a kernel with the number of rows as a constant.
+macro_rules! with_rows {
+    ($kernel:ident, $strip:expr, $tile:expr, $($count:literal)*) => {
+        match $tile.len() {
+            $($count => $kernel::<$count>($strip, $tile),)*
+            rows => unreachable!("{rows} rows in one strip"),
+        }
+    };
+}
+
+impl Block<'_> {
+    /// Fills `tile`, one row of sums for each row of the block.
+    #[allow(unsafe_code)]
+    pub(super) fn multiply(&self, isa: Isa, tile: &mut [Columns<f32>]) {
+        tile.iter_mut().for_each(|row| row.0.fill(0.0));
+        match isa {
+            Isa::Scalar => self.strips(1, tile, |strip, tile| scalar(strip, &mut tile[0].0)),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Isa::available` found the features.
+            Isa::Avx512Vnni => self.strips(8, tile, |strip, tile| unsafe {
+                with_rows!(avx512, strip, tile, 1 2 3 4 5 6 7 8);
+            }),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::AvxVnni => self.strips(5, tile, |strip, tile| unsafe {
+                with_rows!(avx_vnni, strip, tile, 1 2 3 4 5);
+            }),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Avx2 => self.strips(4, tile, |strip, tile| unsafe {
+                with_rows!(avx2, strip, tile, 1 2 3 4);
+            }),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => self.strips(1, tile, |strip, tile| scalar(strip, &mut tile[0].0)),
+        }
+    }
+
+    /// Visits the groups of every pass for every `rows_max` rows.
+    #[inline(always)]
+    fn strips(
+        &self,
+        rows_max: usize,
+        tile: &mut [Columns<f32>],
+        kernel: impl Fn(Strip<'_>, &mut [Columns<f32>]),
+    ) {
+        let stride = tile.len();
+        let all = self.weight_scales.len();
+        for first in (0..all).step_by(PASS_GROUPS) {
+            let groups = PASS_GROUPS.min(all - first);
+            let rows = &self.rows[first * stride * GROUP..];
+            let row_scales = &self.row_scales[first * stride..];
+            for (index, tile) in tile.chunks_mut(rows_max).enumerate() {
+                let strip = Strip {
+                    groups,
+                    stride,
+                    weights: &self.weights[first * GROUP_FOURS..][..groups * GROUP_FOURS],
+                    weight_scales: &self.weight_scales[first..][..groups],
+                    offsets: &self.offsets[first..][..groups],
+                    rows: &rows[index * rows_max * GROUP..],
+                    row_scales: &row_scales[index * rows_max..],
+                };
+                kernel(strip, tile);
+            }
+        }
+    }
+}
+
+impl Strip<'_> {
+    /// Asserts that all that a kernel of `count` rows reads lies inside the slices.
+    #[inline(always)]
+    fn check(&self, count: usize) {
+        let rows = (self.groups - 1) * self.stride + count;
+        assert!(self.groups > 0 && count <= self.stride);
+        assert!(self.weights.len() == self.groups * GROUP_FOURS);
+        assert!(self.weight_scales.len() == self.groups);
+        assert!(self.offsets.len() == self.groups);
+        assert!(self.rows.len() >= rows * GROUP && self.row_scales.len() >= rows);
+    }
+}
+
+fn scalar(strip: Strip<'_>, out: &mut [f32; PANEL]) {
+    for group in 0..strip.groups {
+        let row = &strip.rows[group * strip.stride * GROUP..][..GROUP];
+        let row_scale = strip.row_scales[group * strip.stride];
+        let mut sums = [0i32; PANEL];
+        sums.copy_from_slice(&strip.offsets[group].0);
+        for (k, value) in row.iter().enumerate() {
+            let weights = &strip.weights[group * GROUP_FOURS + k / 4].0;
+            for (column, sum) in sums.iter_mut().enumerate() {
+                *sum += i32::from(*value) * i32::from(weights[column * 4 + k % 4]);
+            }
+        }
+        let scales = &strip.weight_scales[group].0;
+        for ((out, sum), scale) in out.iter_mut().zip(sums).zip(scales) {
+            *out = (sum as f32).mul_add(row_scale * scale, *out);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, clippy::needless_range_loop)]
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn avx512<const R: usize>(strip: Strip<'_>, tile: &mut [Columns<f32>]) {
+    use std::arch::x86_64::*;
+    assert!(tile.len() == R);
+    strip.check(R);
+    for group in 0..strip.groups {
+        // SAFETY: all pointers stay inside the slices, as `check` asserted.
+        unsafe {
+            let rows = strip.rows.as_ptr().add(group * strip.stride * GROUP);
+            let weights = strip.weights.as_ptr().add(group * GROUP_FOURS).cast::<i8>();
+            let offsets = strip.offsets[group].0.as_ptr();
+            let start = [
+                _mm512_loadu_si512(offsets.cast()),
+                _mm512_loadu_si512(offsets.add(16).cast()),
+            ];
+            let mut sums = [start; R];
+            for at in (0..GROUP).step_by(4) {
+                let low = _mm512_loadu_si512(weights.add(at * PANEL).cast());
+                let high = _mm512_loadu_si512(weights.add(at * PANEL + 64).cast());
+                for row in 0..R {
+                    let value = rows.add(row * GROUP + at).cast::<i32>().read_unaligned();
+                    let value = _mm512_set1_epi32(value);
+                    sums[row][0] = _mm512_dpbusd_epi32(sums[row][0], value, low);
+                    sums[row][1] = _mm512_dpbusd_epi32(sums[row][1], value, high);
+                }
+            }
+            let scales = strip.weight_scales[group].0.as_ptr();
+            let scales = [_mm512_loadu_ps(scales), _mm512_loadu_ps(scales.add(16))];
+            let row_scales = strip.row_scales.as_ptr().add(group * strip.stride);
+            for row in 0..R {
+                let row_scale = _mm512_set1_ps(*row_scales.add(row));
+                for half in 0..2 {
+                    let out = tile[row].0.as_mut_ptr().add(half * 16);
+                    let scale = _mm512_mul_ps(row_scale, scales[half]);
+                    let sum = _mm512_cvtepi32_ps(sums[row][half]);
+                    _mm512_storeu_ps(out, _mm512_fmadd_ps(sum, scale, _mm512_loadu_ps(out)));
+                }
+            }
+        }
+    }
+}
+
+/// The 256-bit kernels: `$step` adds the products of eight inputs by eight columns to a sum, from
+/// two broadcasts of four inputs and the two weight vectors that belong to them.
+#[cfg(target_arch = "x86_64")]
+macro_rules! narrow {
+    ($(#[$attribute:meta])* $name:ident, $step:ident) => {
+        $(#[$attribute])*
+        #[allow(unsafe_code, clippy::needless_range_loop)]
+        fn $name<const R: usize>(strip: Strip<'_>, tile: &mut [Columns<f32>]) {
+            use std::arch::x86_64::*;
+            assert!(tile.len() == R);
+            strip.check(R);
+            for (group, half) in (0..strip.groups).flat_map(|group| [(group, 0), (group, 16)]) {
+                // SAFETY: all pointers stay inside the slices, as `check` asserted.
+                unsafe {
+                    let rows = strip.rows.as_ptr().add(group * strip.stride * GROUP);
+                    let weights = strip.weights.as_ptr().add(group * GROUP_FOURS).cast::<i8>();
+                    let weights = weights.add(half * 4);
+                    let offsets = strip.offsets[group].0.as_ptr().add(half);
+                    let start = [
+                        _mm256_loadu_si256(offsets.cast()),
+                        _mm256_loadu_si256(offsets.add(8).cast()),
+                    ];
+                    let mut sums = [start; R];
+                    for at in (0..GROUP).step_by(8) {
+                        let load = |four: usize, part: usize| {
+                            let at = (at + four * 4) * PANEL + part * 32;
+                            _mm256_loadu_si256(weights.add(at).cast())
+                        };
+                        let low = [load(0, 0), load(1, 0)];
+                        let high = [load(0, 1), load(1, 1)];
+                        for row in 0..R {
+                            let value = rows.add(row * GROUP + at).cast::<i32>();
+                            let values = [
+                                _mm256_set1_epi32(value.read_unaligned()),
+                                _mm256_set1_epi32(value.add(1).read_unaligned()),
+                            ];
+                            sums[row][0] = $step(sums[row][0], values, low);
+                            sums[row][1] = $step(sums[row][1], values, high);
+                        }
+                    }
+                    let scales = strip.weight_scales[group].0.as_ptr().add(half);
+                    let row_scales = strip.row_scales.as_ptr().add(group * strip.stride);
+                    for row in 0..R {
+                        let row_scale = _mm256_set1_ps(*row_scales.add(row));
+                        for part in 0..2 {
+                            let out = tile[row].0.as_mut_ptr().add(half + part * 8);
+                            let scale =
+                                _mm256_mul_ps(row_scale, _mm256_loadu_ps(scales.add(part * 8)));
+                            let sum = _mm256_cvtepi32_ps(sums[row][part]);
+                            let sum = _mm256_fmadd_ps(sum, scale, _mm256_loadu_ps(out));
+                            _mm256_storeu_ps(out, sum);
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+narrow!(
+    #[target_feature(enable = "avx2,fma,avxvnni")]
+    avx_vnni,
+    accumulate
+);
+
+#[cfg(target_arch = "x86_64")]
+narrow!(
+    #[target_feature(enable = "avx2,fma")]
+    avx2,
+    meet
+);
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::__m256i;
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avxvnni")]
+fn accumulate(sum: __m256i, values: [__m256i; 2], weights: [__m256i; 2]) -> __m256i {
+    use std::arch::x86_64::_mm256_dpbusd_avx_epi32;
+    let sum = _mm256_dpbusd_avx_epi32(sum, values[0], weights[0]);
+    _mm256_dpbusd_avx_epi32(sum, values[1], weights[1])
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+fn meet(sum: __m256i, values: [__m256i; 2], weights: [__m256i; 2]) -> __m256i {
+    use std::arch::x86_64::{
+        _mm256_add_epi16, _mm256_add_epi32, _mm256_madd_epi16, _mm256_maddubs_epi16,
+        _mm256_set1_epi16,
+    };
+    let first = _mm256_maddubs_epi16(values[0], weights[0]);
+    let second = _mm256_maddubs_epi16(values[1], weights[1]);
+    // Packing bounds what meets here, so that neither step saturates or wraps.
+    let four = _mm256_add_epi16(first, second);
+    _mm256_add_epi32(sum, _mm256_madd_epi16(four, _mm256_set1_epi16(1)))
+}

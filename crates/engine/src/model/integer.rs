@@ -1,0 +1,118 @@
+//! What the integer tiers share: instruction sets, groups of inputs, and where panels write.
+//!
+//! Knows no number format; each tier has its own file.
+
+/// Columns of one weight panel.
+pub(super) const PANEL: usize = 32;
+
+/// A value at the start of a cache line, so that no vector of it crosses one.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Aligned<T>(pub(super) T);
+
+/// One number for each column of a panel.
+pub(super) type Columns<T> = Aligned<[T; PANEL]>;
+
+/// Which instructions a kernel uses; all give the same sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isa {
+    /// 512-bit multiply-add with accumulation.
+    Avx512Vnni,
+    /// 256-bit multiply-add with accumulation.
+    AvxVnni,
+    /// 256-bit multiply-add.
+    Avx2,
+    /// Plain loops: the reference.
+    Scalar,
+}
+
+impl Isa {
+    /// The best one that this machine has.
+    pub fn detect() -> Self {
+        Self::available().last().copied().unwrap_or(Self::Scalar)
+    }
+
+    /// All that this machine has, from the plainest to the best.
+    pub fn available() -> Vec<Self> {
+        #[allow(unused_mut)]
+        let mut found = vec![Self::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
+            found.push(Self::Avx2);
+            if std::is_x86_feature_detected!("avxvnni") {
+                found.push(Self::AvxVnni);
+            }
+            if std::is_x86_feature_detected!("avx512f")
+                && std::is_x86_feature_detected!("avx512vnni")
+            {
+                found.push(Self::Avx512Vnni);
+            }
+        }
+        found
+    }
+}
+
+/// Inputs that share a scale, for a given number of inputs; none when it cannot be split evenly.
+pub fn group_of(inputs: usize) -> Option<usize> {
+    [128, 96, 64]
+        .into_iter()
+        .find(|group| inputs.is_multiple_of(*group))
+}
+
+/// Largest magnitude of a group, whose length is a multiple of 16.
+#[inline(always)]
+pub(super) fn largest(part: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    for chunk in part.chunks_exact(16) {
+        for (lane, value) in lanes.iter_mut().zip(chunk) {
+            let magnitude = value.abs();
+            *lane = if magnitude > *lane { magnitude } else { *lane };
+        }
+    }
+    lanes
+        .iter()
+        .fold(0.0f32, |max, &lane| if lane > max { lane } else { max })
+}
+
+/// Rounds to the nearest integer, ties to even; `value` is below 2^22 in magnitude.
+#[inline(always)]
+pub(super) fn nearest(value: f32) -> i32 {
+    // Adding 1.5 * 2^23 leaves the rounded integer in the low bits of the mantissa.
+    const ROUND: f32 = 12_582_912.0;
+    ((value + ROUND).to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32)
+}
+
+/// The output matrix `[rows, outputs]`, of which every panel writes its own columns.
+pub(super) struct Target {
+    start: *mut f32,
+    len: usize,
+    stride: usize,
+}
+
+// SAFETY: panels write disjoint columns, and the matrix outlives the parallel loop.
+#[allow(unsafe_code)]
+unsafe impl Sync for Target {}
+
+impl Target {
+    /// Takes the matrix whose rows have `outputs` columns.
+    pub(super) fn new(out: &mut [f32], outputs: usize) -> Self {
+        Self {
+            start: out.as_mut_ptr(),
+            len: out.len(),
+            stride: outputs,
+        }
+    }
+
+    /// Writes the columns of one row that a panel has; those beyond the last output are left out.
+    #[allow(unsafe_code)]
+    pub(super) fn write(&self, row: usize, panel: usize, values: &[f32; PANEL]) {
+        let columns = PANEL.min(self.stride - panel * PANEL);
+        let at = row * self.stride + panel * PANEL;
+        assert!(at + columns <= self.len);
+        // SAFETY: the columns lie inside the matrix, as just asserted, and no other panel writes
+        // them.
+        unsafe {
+            std::ptr::copy_nonoverlapping(values.as_ptr(), self.start.add(at), columns);
+        }
+    }
+}
