@@ -161,7 +161,9 @@ fn a_run_killed_at_any_moment_ends_like_one_that_was_not_and_asks_nothing_twice(
             account(&out, &mut finished);
             midway += usize::from((1..asked).contains(&finished.len()));
         }
-        assert!(run("out", &store).status().unwrap().success());
+        let ended = run("out", &store).stderr(Stdio::piped()).output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "after {kills} kills: {told}");
         adopt(&out, &mut finished);
         account(&out, &mut finished);
         assert_eq!(finished.len(), asked);

@@ -106,6 +106,30 @@ fn module() -> &'static str {
 }
 
 #[test]
+fn a_file_whose_making_was_cut_off_is_made_anew() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("facts.redb");
+    let made = {
+        drop(open(&path));
+        std::fs::read(&path).unwrap()
+    };
+    // The first bytes are written last: a process killed before leaves all the rest.
+    for cut in [1, 8, 512, made.len()] {
+        let mut unfinished = made[..cut].to_vec();
+        let first = unfinished.len().min(9);
+        unfinished[..first].fill(0);
+        std::fs::write(&path, &unfinished).unwrap();
+        let store = open(&path);
+        store
+            .put_bytes(Kind::Fact, &[(key(1), b"kept".to_vec())])
+            .unwrap();
+        drop(store);
+        let held = open(&path).get_bytes(Kind::Fact, &key(1));
+        assert_eq!(held.as_deref(), Some(&b"kept"[..]), "cut at {cut}");
+    }
+}
+
+#[test]
 fn threads_that_put_at_once_all_keep_their_values() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("facts.redb");
