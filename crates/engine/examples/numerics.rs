@@ -29,6 +29,9 @@ use operator::run::{RunOptions, run};
 /// Margin above which a decision counts as clear, in parts per million.
 const CLEAR_PPM: u32 = 50_000;
 
+/// Every so many tokens of the rubric all logits are compared.
+const POSITION_STEP: usize = 8;
+
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The plan whose questions are asked.
@@ -50,7 +53,8 @@ struct Arguments {
 
 /// What one tier said.
 struct Said {
-    logits: Vec<f32>, // [vocab] after the rubric
+    vocab: usize,
+    logits: Vec<f32>, // [positions of the rubric][vocab]
     answers: HashMap<String, Vec<Answer>>,
 }
 
@@ -63,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let exact = ask(&arguments, &model.path, Numerics::F32)?;
     let rounded = ask(&arguments, &model.path, arguments.numerics)?;
     println!("{:?} against f32", arguments.numerics);
-    report_logits(&exact.logits, &rounded.logits);
+    report_logits(&exact, &rounded);
     report_answers(&exact.answers, &rounded.answers);
     Ok(())
 }
@@ -90,8 +94,9 @@ fn ask(
     let mut forward = CpuModel::load(&files, numerics)?;
     let rubric = template.split(&tokenizer, &plan.rubric().system)?.prefix;
     let mut batch = Batch::default();
-    let segment = batch.push(&rubric, None, None);
-    batch.ask_last(segment);
+    batch.push(&rubric, None, None);
+    batch.asked = (0..rubric.len()).step_by(POSITION_STEP).collect();
+    let vocab = forward.config().vocab;
     let mut cache = KvCache::new(forward.config().kv_layout()?, 1)?;
     let hidden = forward.forward(&batch, &mut cache)?;
     let logits = forward.logits(&hidden)?;
@@ -108,20 +113,48 @@ fn ask(
     };
     run(&plan, parts, &mut recorder, None, options, &mut (), None)?;
     Ok(Said {
+        vocab,
         logits,
         answers: recorder.answers,
     })
 }
 
-fn report_logits(exact: &[f32], rounded: &[f32]) {
-    let spread = exact.iter().copied().fold(f32::MIN, f32::max)
-        - exact.iter().copied().fold(f32::MAX, f32::min);
-    let differences = exact.iter().zip(rounded).map(|(a, b)| (a - b).abs());
-    let largest = differences.clone().fold(0.0, f32::max);
-    let mean = differences.sum::<f32>() / exact.len() as f32;
+fn report_logits(exact: &Said, rounded: &Said) {
+    let (mut largest, mut divergence, mut same, mut positions) = (0.0f32, 0.0, 0, 0);
+    let pairs = exact.logits.chunks_exact(exact.vocab);
+    for (a, b) in pairs.zip(rounded.logits.chunks_exact(exact.vocab)) {
+        let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+        largest = differences.fold(largest, f32::max);
+        divergence += kl_divergence(a, b);
+        same += usize::from(argmax(a) == argmax(b));
+        positions += 1;
+    }
     println!(
-        "logits after the rubric    largest difference {largest:.4}, mean {mean:.4}, of a spread of {spread:.1}"
+        "logits of the rubric       {positions} positions: largest difference {largest:.3}, mean KL \
+         divergence {:.6}, most probable token equal at {same}",
+        divergence / positions as f64
     );
+}
+
+/// How much the second distribution loses on the first, in nats.
+fn kl_divergence(a: &[f32], b: &[f32]) -> f64 {
+    let log_sum = |logits: &[f32]| {
+        let max = f64::from(logits.iter().copied().fold(f32::MIN, f32::max));
+        let terms = logits.iter().map(|&logit| (f64::from(logit) - max).exp());
+        max + terms.sum::<f64>().ln()
+    };
+    let (total_a, total_b) = (log_sum(a), log_sum(b));
+    a.iter()
+        .zip(b)
+        .map(|(&a, &b)| {
+            let (a, b) = (f64::from(a) - total_a, f64::from(b) - total_b);
+            a.exp() * (a - b)
+        })
+        .sum()
+}
+
+fn argmax(logits: &[f32]) -> Option<usize> {
+    (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]))
 }
 
 fn report_answers(exact: &HashMap<String, Vec<Answer>>, rounded: &HashMap<String, Vec<Answer>>) {
