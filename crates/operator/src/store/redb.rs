@@ -60,7 +60,7 @@ impl RedbStore {
     /// # Errors
     /// `Store` when the file is not a store, is being written by another process or cannot be made.
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self, OperatorError> {
-        clear_unfinished(path).map_err(|source| OperatorError::Io {
+        set_unfinished_aside(path).map_err(|source| OperatorError::Io {
             path: path.display().to_string(),
             action: "read",
             source,
@@ -235,6 +235,33 @@ pub(super) fn failed(path: &Path, problem: String) -> OperatorError {
         path: path.display().to_string(),
         problem,
     }
+}
+
+/// Renames a file whose making was cut off by a crash: the database writes its first bytes last, so
+/// where they are still zero nothing was ever put in it. It is kept as `NAME.unfinished`, for it may
+/// be something else that begins so; one that somebody is making is left alone.
+fn set_unfinished_aside(path: &Path) -> std::io::Result<()> {
+    // What cannot be opened is told by the database, with its cause; what is absent is made by it.
+    let Ok(mut file) = File::open(path) else {
+        return Ok(());
+    };
+    if file.try_lock().is_err() {
+        return Ok(());
+    }
+    let mut first = [0; 8];
+    let mut read = 0;
+    while read < first.len() {
+        match file.read(&mut first[read..])? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    if read > 0 && first == [0; 8] {
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".unfinished");
+        std::fs::rename(path, aside)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -433,28 +460,4 @@ mod tests {
         }
         assert_eq!(std::fs::read_to_string(&notes).unwrap(), "not a store");
     }
-}
-
-/// Empties a file whose making was cut off by a crash: the database writes its first bytes last, so
-/// where they are still zero nothing was ever put in it. One that somebody is making is left alone.
-fn clear_unfinished(path: &Path) -> std::io::Result<()> {
-    // What cannot be opened is told by the database, with its cause; what is absent is made by it.
-    let Ok(mut file) = File::options().read(true).write(true).open(path) else {
-        return Ok(());
-    };
-    if file.try_lock().is_err() {
-        return Ok(());
-    }
-    let mut first = [0; 8];
-    let mut read = 0;
-    while read < first.len() {
-        match file.read(&mut first[read..])? {
-            0 => break,
-            more => read += more,
-        }
-    }
-    if read > 0 && first == [0; 8] {
-        file.set_len(0)?;
-    }
-    file.unlock()
 }

@@ -126,6 +126,8 @@ fn a_file_whose_making_was_cut_off_is_made_anew() {
         drop(store);
         let held = open(&path).get_bytes(Kind::Fact, &key(1));
         assert_eq!(held.as_deref(), Some(&b"kept"[..]), "cut at {cut}");
+        let aside = std::fs::read(home.path().join("facts.redb.unfinished")).unwrap();
+        assert!(aside == unfinished, "what was there is kept");
     }
 }
 
