@@ -113,18 +113,15 @@ fn render_usage(out: &mut String, answer: &CitedAnswer, usage: &RunUsage) {
     let job = &usage.job;
     line!(out, "\nmodel            {}", answer.backend.name);
     line!(out, "tokens computed  {}", job.computed_tokens);
-    line!(
-        out,
-        "tokens reused    {} ({} forks of one {}-token prefix, computed {})",
-        job.cached_tokens,
-        job.forks,
-        job.prefix_tokens,
-        if job.prefix_computed_tokens > 0 {
-            "once"
-        } else {
-            "earlier"
-        }
-    );
+    let forks = match (job.forks, job.prefix_computed_tokens) {
+        (0, _) => String::new(),
+        (forks, computed) => format!(
+            " ({forks} forks of one {}-token prefix, computed {})",
+            job.prefix_tokens,
+            if computed > 0 { "once" } else { "earlier" }
+        ),
+    };
+    line!(out, "tokens reused    {}{forks}", job.cached_tokens);
     line!(out, "remembered       {} records", usage.remembered_units);
     if usage.duplicate_units > 0 {
         let equal = usage.duplicate_units;

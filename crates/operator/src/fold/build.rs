@@ -293,13 +293,12 @@ pub(super) fn assemble(
             Input::Node(node) => node.cost,
         };
     }
-    let Inputs { children, sources } = inputs;
-    let stored = known.unwrap_or_else(|| combine(spec, &children, sources));
+    let stored = known.unwrap_or_else(|| combine(spec, &inputs));
     let mut node = Box::new(Node {
         version: NODE_VERSION,
         spec: spec.hash(),
         range,
-        children,
+        children: inputs.children,
         coverage,
         states: stored.states,
         unsettled: stored.unsettled,
@@ -321,45 +320,35 @@ pub(super) fn assemble(
     Ok((node, work))
 }
 
-/// Folds the inputs' states. The first node's are taken over rather than copied, for merging into an
-/// empty state changes nothing.
-fn combine(spec: &FoldSpec, children: &[Child], sources: Vec<Source<'_>>) -> StoredStates {
-    let mut sources = sources.into_iter();
-    let mut inputs = children.iter().zip(&mut sources).peekable();
-    let mut stored = match inputs.next_if(|(_, source)| matches!(source, Source::Node(_))) {
-        Some((_, Source::Node(node))) => StoredStates {
-            states: node.states,
-            unsettled: node.unsettled,
-            cited_total: node.cited_total,
-        },
-        _ => StoredStates {
-            states: spec.reducers.iter().map(Reducer::empty).collect(),
-            unsettled: Ranked::empty(),
-            cited_total: 0,
-        },
-    };
-    for (child, source) in inputs {
-        let states = spec.reducers.iter().zip(&mut stored.states);
-        match (child, source) {
-            (Child::Leaf { unit, .. }, Source::Fact(fact)) => {
+fn combine(spec: &FoldSpec, inputs: &Inputs<'_>) -> StoredStates {
+    let mut states: Vec<AggregateState> = spec.reducers.iter().map(Reducer::empty).collect();
+    let mut unsettled = Ranked::empty();
+    let mut cited_total = 0;
+    for input in inputs.iter() {
+        let states = spec.reducers.iter().zip(&mut states);
+        match input {
+            Input::Leaf(unit, fact) => {
                 let mut selected = false;
                 for (reducer, state) in states {
-                    selected |= reducer.absorb(state, unit, &fact);
+                    selected |= reducer.absorb(state, unit, fact);
                 }
-                stored.cited_total += u64::from(selected);
+                cited_total += u64::from(selected);
                 if matches!(fact.status, Status::Abstained | Status::Errored) {
-                    stored.unsettled.absorb(0, unit, CITES_MAX);
+                    unsettled.absorb(0, unit, CITES_MAX);
                 }
             }
-            (_, Source::Node(node)) => {
+            Input::Node(node) => {
                 for ((reducer, state), from) in states.zip(&node.states) {
                     reducer.merge(state, from);
                 }
-                stored.cited_total += node.cited_total;
-                stored.unsettled.merge(&node.unsettled, CITES_MAX);
+                cited_total += node.cited_total;
+                unsettled.merge(&node.unsettled, CITES_MAX);
             }
-            (Child::Node { .. }, Source::Fact(_)) => unreachable!("push pairs a leaf with a fact"),
         }
     }
-    stored
+    StoredStates {
+        states,
+        unsettled,
+        cited_total,
+    }
 }

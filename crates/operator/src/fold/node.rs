@@ -1,9 +1,9 @@
 //! A node of the tree: what is known of the units in a range of keys, and which bytes that rests on.
 //!
-//! Two hashes are kept apart. The *fact hash* names the decisions below the node and the reducers, and
-//! thereby the states; the *provenance hash* names also the states as they were written, and every source byte. A source edit that
-//! changes no decision therefore leaves all fact hashes, and with them every folded state, as they
-//! were. Cost is beside both: it differs from run to run. Must not know how nodes are found.
+//! Two hashes are kept apart. The *fact hash* names the decisions below the node and the reducers,
+//! and thereby the states; the *provenance hash* names also the states as they were written, and
+//! every source byte. A source edit that changes no decision therefore leaves all fact hashes, and
+//! with them every folded state, as they were. Cost is beside both: it differs from run to run. Must not know how nodes are found.
 
 use serde::{Deserialize, Serialize};
 
