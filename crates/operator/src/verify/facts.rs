@@ -21,6 +21,8 @@ const PREFILTER: &str = "prefilter:";
 pub(super) fn check(subject: Subject<'_>, report: &mut Report) {
     let mut seen = HashSet::new();
     let mut next = Some(0_u32);
+    let mut spans = subject.facts.iter().flat_map(|fact| &fact.evidence);
+    let quoted = spans.any(|span| span.quote.is_some());
     for fact in subject.facts {
         report.checked.facts += 1;
         let place = Place::Unit(fact.unit_id.clone());
@@ -36,6 +38,10 @@ pub(super) fn check(subject: Subject<'_>, report: &mut Report) {
         next = fact.ordinal.checked_add(1);
         let mut problems = Vec::new();
         check_fact(subject, fact, &mut problems);
+        // A run is redacted as a whole or not at all.
+        if quoted && fact.evidence.iter().any(|span| span.quote.is_none()) {
+            problems.push("lacks a quote where other facts have theirs".to_owned());
+        }
         for problem in problems {
             report.content(place.clone(), problem);
         }
