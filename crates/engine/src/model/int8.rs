@@ -6,21 +6,25 @@
 //! integers. Sums are exact on every instruction set, so all agree to the bit and a row does not
 //! depend on the other rows.
 //!
-//! Without accumulating instructions, AVX2 adds four products in 16 bits. Packing therefore keeps
-//! the weights of one sign among any four that meet there at a sum of at most 128: 255 * 128 fits.
+//! Both sides are turned by the same Hadamard matrix before they are rounded, so that one large
+//! activation does not cost its whole group its precision (as in QuaRot, Ashkboos et al. 2024).
 
 mod kernels;
+mod rotation;
 
 use rayon::prelude::*;
 
 use super::integer::{Aligned, Columns, Isa, PANEL, Target, largest, nearest};
 use kernels::Block;
+use rotation::rotate;
+#[cfg(target_arch = "x86_64")]
+use rotation::rotate_avx512;
 
 /// Four inputs of every column of a panel, `[32][4]`.
 type Fours = Aligned<[i8; 4 * PANEL]>;
 
-/// Inputs that share a scale: the groups of the formats that model files use.
-const GROUP: usize = 32;
+/// Most inputs that share a scale.
+const GROUP_MAX: usize = 192;
 /// Rows that share a pass over a panel; their group stays in the first-level cache.
 const BLOCK_ROWS: usize = 32;
 /// Added to every activation.
@@ -29,14 +33,7 @@ const OFFSET: i32 = 128;
 const ACTIVATION_MAX: f32 = 127.0;
 /// Largest magnitude of a rounded weight.
 const WEIGHT_MAX: f32 = 127.0;
-/// Bound on the weights of one sign that meet in 16 bits.
-const MEETING_MAX: i32 = 128;
-/// The same before rounding, which can add half to each of the four.
-const MEETING_UNROUNDED: f32 = MEETING_MAX as f32 - 2.0;
-
-const _: () = assert!((OFFSET + ACTIVATION_MAX as i32) * MEETING_MAX <= i16::MAX as i32);
-
-/// Activations rounded to bytes: blocks of rows, `[blocks][groups][rows of the block][32]`, with
+/// Activations rounded to bytes: blocks of rows, `[blocks][groups][rows of the block][group]`, with
 /// one scale per row and group, `[blocks][groups][rows of the block]`.
 #[derive(Debug, Default)]
 pub struct RoundedRows {
@@ -49,6 +46,7 @@ pub struct RoundedRows {
 pub struct Panels {
     inputs: usize,
     outputs: usize,
+    group: usize,
     values: Vec<Fours>,         // [panels][inputs / 4]
     scales: Vec<Columns<f32>>,  // [panels][groups]
     offsets: Vec<Columns<i32>>, // [panels][groups] minus 128 times the sum of the group's weights
@@ -56,12 +54,10 @@ pub struct Panels {
 }
 
 impl Panels {
-    /// Rounds and repacks `weight`, `[outputs, inputs]`; none when the inputs are not a multiple of 32.
+    /// Rounds and repacks `weight`, `[outputs, inputs]`; none when the inputs are not a multiple of 64.
     pub fn pack(weight: &[f32], inputs: usize, outputs: usize, isa: Isa) -> Option<Self> {
-        if !inputs.is_multiple_of(GROUP) {
-            return None;
-        }
-        let groups = inputs / GROUP;
+        let group = group_of(inputs)?;
+        let groups = inputs / group;
         let panels = outputs.div_ceil(PANEL);
         let mut values = vec![Aligned([0; 4 * PANEL]); panels * inputs / 4];
         let mut scales = vec![Aligned([0.0; PANEL]); panels * groups];
@@ -72,19 +68,24 @@ impl Panels {
             .zip(offsets.par_chunks_mut(groups))
             .enumerate()
             .for_each(|(panel, ((values, scales), offsets))| {
+                let mut turned = [0.0; GROUP_MAX];
+                let turned = &mut turned[..group];
                 for column in 0..PANEL.min(outputs - panel * PANEL) {
                     let row = &weight[(panel * PANEL + column) * inputs..][..inputs];
-                    for (index, part) in row.chunks_exact(GROUP).enumerate() {
-                        let scale = scale_of(part);
-                        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+                    for (index, part) in row.chunks_exact(group).enumerate() {
+                        turned.copy_from_slice(part);
+                        rotate(turned);
+                        let max = largest(turned);
+                        let inverse = if max > 0.0 { WEIGHT_MAX / max } else { 0.0 };
                         let mut sum = 0;
-                        for (at, value) in part.iter().enumerate() {
-                            let k = index * GROUP + at;
+                        for (at, value) in turned.iter().enumerate() {
+                            let k = index * group + at;
                             let rounded = nearest(value * inverse);
                             sum += rounded;
                             values[k / 4].0[column * 4 + k % 4] = rounded as i8;
                         }
-                        scales[index].0[column] = scale;
+                        // Turning both sides made their product longer by the size of a block.
+                        scales[index].0[column] = max / (WEIGHT_MAX * rotation::BLOCK as f32);
                         offsets[index].0[column] = -OFFSET * sum;
                     }
                 }
@@ -92,6 +93,7 @@ impl Panels {
         Some(Self {
             inputs,
             outputs,
+            group,
             values,
             scales,
             offsets,
@@ -111,7 +113,7 @@ impl Panels {
         if rows == 0 {
             return;
         }
-        rounded.round(x, self.inputs);
+        rounded.round(x, self.inputs, self.group);
         let target = Target::new(out, self.outputs);
         (0..self.outputs.div_ceil(PANEL))
             .into_par_iter()
@@ -119,7 +121,7 @@ impl Panels {
     }
 
     fn panel(&self, panel: usize, rows: usize, rounded: &RoundedRows, target: &Target) {
-        let groups = self.inputs / GROUP;
+        let groups = self.inputs / self.group;
         let fours = self.inputs / 4;
         let mut tile = [Aligned([0.0; PANEL]); BLOCK_ROWS];
         for first in (0..rows).step_by(BLOCK_ROWS) {
@@ -130,6 +132,7 @@ impl Panels {
                 offsets: &self.offsets[panel * groups..][..groups],
                 rows: &rounded.values[first * self.inputs..][..count * self.inputs],
                 row_scales: &rounded.scales[first * groups..][..count * groups],
+                group: self.group,
             };
             block.multiply(self.isa, &mut tile[..count]);
             for (offset, row) in tile[..count].iter().enumerate() {
@@ -139,25 +142,23 @@ impl Panels {
     }
 }
 
-/// Positions in eight consecutive inputs whose products AVX2 adds in 16 bits.
-const MEETING: [[usize; 4]; 2] = [[0, 1, 4, 5], [2, 3, 6, 7]];
+/// Inputs that share a scale, for a given number of inputs; none when it cannot be split evenly.
+fn group_of(inputs: usize) -> Option<usize> {
+    [128, GROUP_MAX, 64]
+        .into_iter()
+        .find(|group| inputs.is_multiple_of(*group))
+}
 
-/// The finest scale at which a group of weights fits bytes and AVX2's 16-bit sums.
-fn scale_of(part: &[f32]) -> f32 {
-    let mut meeting = 0.0f32;
-    for eight in part.chunks_exact(8) {
-        for set in MEETING {
-            let positive: f32 = set.iter().map(|&at| eight[at].max(0.0)).sum();
-            let negative: f32 = set.iter().map(|&at| (-eight[at]).max(0.0)).sum();
-            meeting = meeting.max(positive).max(negative);
-        }
-    }
-    (largest(part) / WEIGHT_MAX).max(meeting / MEETING_UNROUNDED)
+/// How a row is cut into groups.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    inputs: usize,
+    group: usize,
 }
 
 impl RoundedRows {
-    fn round(&mut self, x: &[f32], inputs: usize) {
-        let groups = inputs / GROUP;
+    fn round(&mut self, x: &[f32], inputs: usize, group: usize) {
+        let groups = inputs / group;
         let rows = x.len() / inputs;
         if self.values.len() < x.len() {
             self.values.resize(x.len(), 0);
@@ -169,42 +170,110 @@ impl RoundedRows {
             .par_chunks_mut(BLOCK_ROWS * inputs)
             .zip(self.scales[..rows * groups].par_chunks_mut(BLOCK_ROWS * groups))
             .zip(x.par_chunks(BLOCK_ROWS * inputs))
-            .for_each(|((values, scales), x)| round_block(x, inputs, values, scales));
+            .for_each(|((values, scales), x)| {
+                round_block(x, Shape { inputs, group }, values, scales);
+            });
     }
 }
 
+/// Calls `round` with every group of every row, the place of its bytes, and its scale.
 #[inline(always)]
-fn round_block_body(x: &[f32], inputs: usize, values: &mut [u8], scales: &mut [f32]) {
+fn each_group(
+    x: &[f32],
+    shape: Shape,
+    values: &mut [u8],
+    scales: &mut [f32],
+    mut round: impl FnMut(&[f32], &mut [u8]) -> f32,
+) {
+    let Shape { inputs, group } = shape;
     let rows = x.len() / inputs;
     for (row, x) in x.chunks_exact(inputs).enumerate() {
-        for (index, part) in x.chunks_exact(GROUP).enumerate() {
+        for (index, part) in x.chunks_exact(group).enumerate() {
             let at = index * rows + row;
-            let max = largest(part);
-            let inverse = if max > 0.0 { ACTIVATION_MAX / max } else { 0.0 };
-            scales[at] = max / ACTIVATION_MAX;
-            let values = &mut values[at * GROUP..][..GROUP];
-            for (target, value) in values.iter_mut().zip(part) {
-                *target = (nearest(value * inverse) + OFFSET) as u8;
-            }
+            scales[at] = round(part, &mut values[at * group..][..group]);
         }
     }
 }
 
+/// Turns and rounds one group; returns its scale.
+#[inline(always)]
+fn round_group(part: &[f32], values: &mut [u8]) -> f32 {
+    let mut turned = [0.0; GROUP_MAX];
+    let turned = &mut turned[..part.len()];
+    turned.copy_from_slice(part);
+    rotate(turned);
+    let max = largest(turned);
+    let inverse = if max > 0.0 { ACTIVATION_MAX / max } else { 0.0 };
+    for (target, value) in values.iter_mut().zip(turned) {
+        *target = (nearest(*value * inverse) + OFFSET) as u8;
+    }
+    max / ACTIVATION_MAX
+}
+
+/// [`round_group`] with AVX-512: the same operations in the same order, so the same bits.
+#[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
-fn round_block(x: &[f32], inputs: usize, values: &mut [u8], scales: &mut [f32]) {
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn round_group_avx512(part: &[f32], values: &mut [u8]) -> f32 {
+    use std::arch::x86_64::*;
+    let blocks = part.len() / rotation::BLOCK;
+    assert!(blocks <= GROUP_MAX / rotation::BLOCK && values.len() == part.len());
+    let mut turned = [[_mm512_setzero_ps(); 4]; GROUP_MAX / rotation::BLOCK];
+    let mut largest = _mm512_setzero_ps();
+    for (block, turned) in turned[..blocks].iter_mut().enumerate() {
+        let load = |vector: usize| {
+            // SAFETY: the group has `blocks` blocks of four vectors.
+            unsafe { _mm512_loadu_ps(part.as_ptr().add(block * rotation::BLOCK + vector * 16)) }
+        };
+        *turned = rotate_avx512([load(0), load(1), load(2), load(3)]);
+        for vector in turned {
+            largest = _mm512_max_ps(largest, _mm512_abs_ps(*vector));
+        }
+    }
+    let max = _mm512_reduce_max_ps(largest);
+    let inverse = if max > 0.0 { ACTIVATION_MAX / max } else { 0.0 };
+    let inverse = _mm512_set1_ps(inverse);
+    let offset = _mm512_set1_epi32(OFFSET);
+    for (vector, values) in turned[..blocks]
+        .as_flattened()
+        .iter()
+        .zip(values.as_chunks_mut().0)
+    {
+        let rounded = _mm512_cvtps_epi32(_mm512_mul_ps(*vector, inverse));
+        let bytes = _mm512_cvtepi32_epi8(_mm512_add_epi32(rounded, offset));
+        let values: &mut [u8; 16] = values;
+        // SAFETY: sixteen bytes go into sixteen bytes.
+        unsafe { _mm_storeu_si128(values.as_mut_ptr().cast(), bytes) };
+    }
+    max / ACTIVATION_MAX
+}
+
+#[allow(unsafe_code)]
+fn round_block(x: &[f32], shape: Shape, values: &mut [u8], scales: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     {
+        #[target_feature(enable = "avx512f,avx512dq")]
+        fn widest(x: &[f32], shape: Shape, values: &mut [u8], scales: &mut [f32]) {
+            each_group(x, shape, values, scales, |part, values| {
+                round_group_avx512(part, values)
+            });
+        }
         #[target_feature(enable = "avx2")]
-        fn wide(x: &[f32], inputs: usize, values: &mut [u8], scales: &mut [f32]) {
-            round_block_body(x, inputs, values, scales);
+        fn wide(x: &[f32], shape: Shape, values: &mut [u8], scales: &mut [f32]) {
+            each_group(x, shape, values, scales, round_group);
+        }
+        if std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512dq") {
+            // SAFETY: the features were just detected.
+            return unsafe { widest(x, shape, values, scales) };
         }
         if std::is_x86_feature_detected!("avx2") {
             // SAFETY: the feature was just detected. Plain multiply and add, no fusion, so that
             // the rounding is the same everywhere.
-            return unsafe { wide(x, inputs, values, scales) };
+            return unsafe { wide(x, shape, values, scales) };
         }
     }
-    round_block_body(x, inputs, values, scales);
+    each_group(x, shape, values, scales, round_group);
 }
 
 #[cfg(test)]

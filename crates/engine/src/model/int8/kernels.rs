@@ -5,36 +5,37 @@
 //! in instructions and in the rows that they keep in registers, not in any bit of the result.
 
 use super::super::integer::{Columns, Isa, PANEL};
-use super::{Fours, GROUP};
+use super::Fours;
 
-/// Groups of one pass: with the block's rows they fit the first-level cache.
-const PASS_GROUPS: usize = 8;
-/// Fours of inputs in one group.
-const GROUP_FOURS: usize = GROUP / 4;
+/// Inputs that one pass aims for: with the block's rows they fit the first-level cache.
+const PASS_INPUTS: usize = 256;
 
 /// A panel and a block of rows.
 pub(super) struct Block<'a> {
-    /// `[groups][32 / 4]`
+    /// `[groups][group / 4]`
     pub(super) weights: &'a [Fours],
     /// `[groups]`
     pub(super) weight_scales: &'a [Columns<f32>],
     /// `[groups]` what a group's sums start at.
     pub(super) offsets: &'a [Columns<i32>],
-    /// `[groups][rows][32]`
+    /// `[groups][rows][group]`
     pub(super) rows: &'a [u8],
     /// `[groups][rows]`
     pub(super) row_scales: &'a [f32],
+    /// Inputs that share a scale.
+    pub(super) group: usize,
 }
 
 /// The groups of one pass for some consecutive rows of a block.
 #[derive(Clone, Copy)]
 struct Strip<'a> {
     groups: usize,
+    group: usize,                      // inputs of a group
     stride: usize,                     // rows of the block
-    weights: &'a [Fours],              // [groups][32 / 4]
+    weights: &'a [Fours],              // [groups][group / 4]
     weight_scales: &'a [Columns<f32>], // [groups]
     offsets: &'a [Columns<i32>],       // [groups]
-    rows: &'a [u8],                    // [groups][stride][32], from the strip's first row on
+    rows: &'a [u8],                    // [groups][stride][group], from the strip's first row on
     row_scales: &'a [f32],             // [groups][stride], likewise
 }
 
@@ -84,19 +85,21 @@ impl Block<'_> {
         kernel: impl Fn(Strip<'_>, &mut [Columns<f32>]),
     ) {
         let stride = tile.len();
-        let all = self.weight_scales.len();
-        for first in (0..all).step_by(PASS_GROUPS) {
-            let groups = PASS_GROUPS.min(all - first);
-            let rows = &self.rows[first * stride * GROUP..];
+        let (all, group) = (self.weight_scales.len(), self.group);
+        let pass = (PASS_INPUTS / group).max(1);
+        for first in (0..all).step_by(pass) {
+            let groups = pass.min(all - first);
+            let rows = &self.rows[first * stride * group..];
             let row_scales = &self.row_scales[first * stride..];
             for (index, tile) in tile.chunks_mut(rows_max).enumerate() {
                 let strip = Strip {
                     groups,
+                    group,
                     stride,
-                    weights: &self.weights[first * GROUP_FOURS..][..groups * GROUP_FOURS],
+                    weights: &self.weights[first * group / 4..][..groups * group / 4],
                     weight_scales: &self.weight_scales[first..][..groups],
                     offsets: &self.offsets[first..][..groups],
-                    rows: &rows[index * rows_max * GROUP..],
+                    rows: &rows[index * rows_max * group..],
                     row_scales: &row_scales[index * rows_max..],
                 };
                 kernel(strip, tile);
@@ -111,21 +114,21 @@ impl Strip<'_> {
     fn check(&self, count: usize) {
         let rows = (self.groups - 1) * self.stride + count;
         assert!(self.groups > 0 && count <= self.stride);
-        assert!(self.weights.len() == self.groups * GROUP_FOURS);
+        assert!(self.weights.len() * 4 == self.groups * self.group);
         assert!(self.weight_scales.len() == self.groups);
         assert!(self.offsets.len() == self.groups);
-        assert!(self.rows.len() >= rows * GROUP && self.row_scales.len() >= rows);
+        assert!(self.rows.len() >= rows * self.group && self.row_scales.len() >= rows);
     }
 }
 
 fn scalar(strip: Strip<'_>, out: &mut [f32; PANEL]) {
     for group in 0..strip.groups {
-        let row = &strip.rows[group * strip.stride * GROUP..][..GROUP];
+        let row = &strip.rows[group * strip.stride * strip.group..][..strip.group];
         let row_scale = strip.row_scales[group * strip.stride];
         let mut sums = [0i32; PANEL];
         sums.copy_from_slice(&strip.offsets[group].0);
         for (k, value) in row.iter().enumerate() {
-            let weights = &strip.weights[group * GROUP_FOURS + k / 4].0;
+            let weights = &strip.weights[group * strip.group / 4 + k / 4].0;
             for (column, sum) in sums.iter_mut().enumerate() {
                 *sum += i32::from(*value) * i32::from(weights[column * 4 + k % 4]);
             }
@@ -144,22 +147,23 @@ fn avx512<const R: usize>(strip: Strip<'_>, tile: &mut [Columns<f32>]) {
     use std::arch::x86_64::*;
     assert!(tile.len() == R);
     strip.check(R);
+    let size = strip.group;
     for group in 0..strip.groups {
         // SAFETY: all pointers stay inside the slices, as `check` asserted.
         unsafe {
-            let rows = strip.rows.as_ptr().add(group * strip.stride * GROUP);
-            let weights = strip.weights.as_ptr().add(group * GROUP_FOURS).cast::<i8>();
+            let rows = strip.rows.as_ptr().add(group * strip.stride * size);
+            let weights = strip.weights.as_ptr().add(group * size / 4).cast::<i8>();
             let offsets = strip.offsets[group].0.as_ptr();
             let start = [
                 _mm512_loadu_si512(offsets.cast()),
                 _mm512_loadu_si512(offsets.add(16).cast()),
             ];
             let mut sums = [start; R];
-            for at in (0..GROUP).step_by(4) {
+            for at in (0..size).step_by(4) {
                 let low = _mm512_loadu_si512(weights.add(at * PANEL).cast());
                 let high = _mm512_loadu_si512(weights.add(at * PANEL + 64).cast());
                 for row in 0..R {
-                    let value = rows.add(row * GROUP + at).cast::<i32>().read_unaligned();
+                    let value = rows.add(row * size + at).cast::<i32>().read_unaligned();
                     let value = _mm512_set1_epi32(value);
                     sums[row][0] = _mm512_dpbusd_epi32(sums[row][0], value, low);
                     sums[row][1] = _mm512_dpbusd_epi32(sums[row][1], value, high);
@@ -182,29 +186,31 @@ fn avx512<const R: usize>(strip: Strip<'_>, tile: &mut [Columns<f32>]) {
 }
 
 /// The 256-bit kernels: `$step` adds the products of eight inputs by eight columns to a sum, from
-/// two broadcasts of four inputs and the two weight vectors that belong to them.
+/// two broadcasts of four inputs and the two weight vectors that belong to them; `$offset` says
+/// whether it leaves what was added to the inputs to the offsets.
 #[cfg(target_arch = "x86_64")]
 macro_rules! narrow {
-    ($(#[$attribute:meta])* $name:ident, $step:ident) => {
+    ($(#[$attribute:meta])* $name:ident, $step:ident, $offset:literal) => {
         $(#[$attribute])*
         #[allow(unsafe_code, clippy::needless_range_loop)]
         fn $name<const R: usize>(strip: Strip<'_>, tile: &mut [Columns<f32>]) {
             use std::arch::x86_64::*;
             assert!(tile.len() == R);
             strip.check(R);
+            let size = strip.group;
             for (group, half) in (0..strip.groups).flat_map(|group| [(group, 0), (group, 16)]) {
                 // SAFETY: all pointers stay inside the slices, as `check` asserted.
                 unsafe {
-                    let rows = strip.rows.as_ptr().add(group * strip.stride * GROUP);
-                    let weights = strip.weights.as_ptr().add(group * GROUP_FOURS).cast::<i8>();
+                    let rows = strip.rows.as_ptr().add(group * strip.stride * size);
+                    let weights = strip.weights.as_ptr().add(group * size / 4).cast::<i8>();
                     let weights = weights.add(half * 4);
                     let offsets = strip.offsets[group].0.as_ptr().add(half);
-                    let start = [
-                        _mm256_loadu_si256(offsets.cast()),
-                        _mm256_loadu_si256(offsets.add(8).cast()),
-                    ];
-                    let mut sums = [start; R];
-                    for at in (0..GROUP).step_by(8) {
+                    let mut sums = [[_mm256_setzero_si256(); 2]; R];
+                    if $offset {
+                        let low = _mm256_loadu_si256(offsets.cast());
+                        sums = [[low, _mm256_loadu_si256(offsets.add(8).cast())]; R];
+                    }
+                    for at in (0..size).step_by(8) {
                         let load = |four: usize, part: usize| {
                             let at = (at + four * 4) * PANEL + part * 32;
                             _mm256_loadu_si256(weights.add(at).cast())
@@ -212,7 +218,7 @@ macro_rules! narrow {
                         let low = [load(0, 0), load(1, 0)];
                         let high = [load(0, 1), load(1, 1)];
                         for row in 0..R {
-                            let value = rows.add(row * GROUP + at).cast::<i32>();
+                            let value = rows.add(row * size + at).cast::<i32>();
                             let values = [
                                 _mm256_set1_epi32(value.read_unaligned()),
                                 _mm256_set1_epi32(value.add(1).read_unaligned()),
@@ -244,14 +250,16 @@ macro_rules! narrow {
 narrow!(
     #[target_feature(enable = "avx2,fma,avxvnni")]
     avx_vnni,
-    accumulate
+    accumulate,
+    true
 );
 
 #[cfg(target_arch = "x86_64")]
 narrow!(
     #[target_feature(enable = "avx2,fma")]
     avx2,
-    meet
+    multiply_signed,
+    false
 );
 
 #[cfg(target_arch = "x86_64")]
@@ -269,14 +277,14 @@ fn accumulate(sum: __m256i, values: [__m256i; 2], weights: [__m256i; 2]) -> __m2
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]
-fn meet(sum: __m256i, values: [__m256i; 2], weights: [__m256i; 2]) -> __m256i {
-    use std::arch::x86_64::{
-        _mm256_add_epi16, _mm256_add_epi32, _mm256_madd_epi16, _mm256_maddubs_epi16,
-        _mm256_set1_epi16,
+fn multiply_signed(sum: __m256i, values: [__m256i; 2], weights: [__m256i; 2]) -> __m256i {
+    use std::arch::x86_64::*;
+    let four = |value: __m256i, weight: __m256i| {
+        // Magnitudes times weights that took their signs: two products of 127 * 127 fit 16 bits.
+        let value = _mm256_xor_si256(value, _mm256_set1_epi8(i8::MIN));
+        let two = _mm256_maddubs_epi16(_mm256_abs_epi8(value), _mm256_sign_epi8(weight, value));
+        _mm256_madd_epi16(two, _mm256_set1_epi16(1))
     };
-    let first = _mm256_maddubs_epi16(values[0], weights[0]);
-    let second = _mm256_maddubs_epi16(values[1], weights[1]);
-    // Packing bounds what meets here, so that neither step saturates or wraps.
-    let four = _mm256_add_epi16(first, second);
-    _mm256_add_epi32(sum, _mm256_madd_epi16(four, _mm256_set1_epi16(1)))
+    let sum = _mm256_add_epi32(sum, four(values[0], weights[0]));
+    _mm256_add_epi32(sum, four(values[1], weights[1]))
 }
