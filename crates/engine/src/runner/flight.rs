@@ -149,6 +149,9 @@ impl<'r> Flight<'r> {
             cache.commit(&mut lane.sequence, lane.rows as u32);
             lane.computed += lane.rows.min(lane.prompt_left());
         }
+        if hidden.is_empty() {
+            return Ok(());
+        }
         let logits = model.logits(&hidden)?;
         let chosen: Vec<Option<u32>> = logits
             .par_chunks_exact(model.config().vocab)

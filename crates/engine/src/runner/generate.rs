@@ -45,7 +45,8 @@ pub struct Generated {
     pub computed_tokens: usize,
     /// Rows of the sealed prefix that it did not have to compute.
     pub cached_tokens: usize,
-    /// Tokens chosen, the stop token included. All but the last one entered layer 0 as well.
+    /// Tokens chosen, the stop token included. All but the last one entered layer 0 as well, and
+    /// the last one too where no token could be chosen after it.
     pub generated_tokens: usize,
 }
 
