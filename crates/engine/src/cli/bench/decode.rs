@@ -44,10 +44,10 @@ pub struct DecodeArguments {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = amount())]
     prompt_len: usize,
     /// Tokens to generate for each prompt.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = amount())]
+    #[arg(long, value_name = "N", default_value_t = 48, value_parser = amount())]
     output_len: usize,
     /// Prompts.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = amount())]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = amount())]
     requests: usize,
     /// Times that every number of slots runs.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = amount())]
