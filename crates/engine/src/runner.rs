@@ -1,15 +1,17 @@
 //! Packs records into forwards and reads their answers: the only caller of the model.
 //!
 //! Seals a prefix once, forks it for every record, packs by token budget without padding, keeps
-//! slots only where a record is too long for one forward. Knows tokens and label trees, no text.
+//! slots only where a record is too long for one forward or a prompt is continued. Knows tokens and
+//! label trees, no text.
 
+mod flight;
 mod generate;
 
 use std::sync::Arc;
 
 use kvcache::{CacheStats, KvCache, Namespace, Prefix, PrefixKey, SequenceKv};
 
-pub use generate::{Ending, GenerateRequest, Generated};
+pub use generate::{DECODE_SLOTS, Ending, GenerateRequest, Generated, Progress};
 
 use crate::error::EngineError;
 use crate::label_tree::LabelTree;
@@ -179,31 +181,18 @@ impl Runner {
         tokens: &[u32],
     ) -> Result<(), EngineError> {
         for chunk in tokens.chunks(self.options.batch_tokens) {
-            self.append(prefix, sequence, chunk)?;
+            let reservation = self.cache.reserve(sequence, chunk.len() as u32)?;
+            let mut batch = Batch {
+                prefix: prefix.cloned(),
+                slots: reservation.slots,
+                ..Batch::default()
+            };
+            batch.sequences.push(sequence);
+            batch.push(chunk, None, Some(0));
+            self.model.forward(&batch, &mut self.cache)?;
+            self.cache.commit(sequence, chunk.len() as u32);
         }
         Ok(())
-    }
-
-    /// Forwards tokens once, keeping their keys and values in the sequence's next slots; returns
-    /// the final hidden state of the last one, f32 `[hidden]`.
-    fn append(
-        &mut self,
-        prefix: Option<&Prefix>,
-        sequence: &mut SequenceKv,
-        tokens: &[u32],
-    ) -> Result<Vec<f32>, EngineError> {
-        let reservation = self.cache.reserve(sequence, tokens.len() as u32)?;
-        let mut batch = Batch {
-            prefix: prefix.cloned(),
-            ..Batch::default()
-        };
-        batch.sequences.push(sequence);
-        let segment = batch.push(tokens, None, Some(0));
-        batch.ask_last(segment);
-        batch.slots = reservation.slots;
-        let hidden = self.model.forward(&batch, &mut self.cache)?;
-        self.cache.commit(sequence, tokens.len() as u32);
-        Ok(hidden)
     }
 
     /// Scores requests under one prefix and hands each result out as soon as its forward is done.

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::work::Work;
 use super::{Arm, BenchError, machine};
 use crate::model::Model;
-use crate::runner::{GenerateRequest, Reuse, Runner, RunnerOptions, ScoreRequest, ScoreResult};
+use crate::runner::{
+    Ending, GenerateRequest, Progress, Reuse, Runner, RunnerOptions, ScoreRequest, ScoreResult,
+};
 
 /// What one process is asked to measure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,12 +91,17 @@ struct Course<'a> {
     task: &'a Task,
     runner: Runner,
     requests: Vec<ScoreRequest>,
-    started: Instant,
     prefix_us: u64,
+    sealed: u64,
+    ledger: Ledger<'a>,
+}
+
+/// What the records took and said.
+struct Ledger<'a> {
+    started: Instant,
     latency_us: Vec<u64>,
     done_us: Vec<u64>,
     cached: u64,
-    sealed: u64,
     logical: u64,
     answers: Vec<Option<RecordAnswer>>,
     tick: &'a mut dyn FnMut(usize),
@@ -136,15 +143,17 @@ pub fn run(
         requests: work.requests()?,
         task,
         runner,
-        started: Instant::now(),
         prefix_us: 0,
-        latency_us: vec![0; count],
-        done_us: Vec::with_capacity(count),
-        cached: 0,
         sealed: 0,
-        logical: 0,
-        answers: vec![None; count],
-        tick,
+        ledger: Ledger {
+            started: Instant::now(),
+            latency_us: vec![0; count],
+            done_us: Vec::with_capacity(count),
+            cached: 0,
+            logical: 0,
+            answers: vec![None; count],
+            tick,
+        },
     };
     let (rows, forwards) = match task.arm {
         Arm::Shared | Arm::Unshared | Arm::Serial | Arm::Api => course.one_prefix()?,
@@ -174,18 +183,14 @@ impl Course<'_> {
             self.sealed = sealed as u64;
             before
         };
-        self.started = Instant::now();
+        self.ledger.started = Instant::now();
         let concurrency = match self.task.arm {
             Arm::Serial => 1,
             _ => self.task.concurrency,
         };
         if self.task.output_len > 0 {
             let shared = self.task.arm.shares().then_some(&prefix);
-            for record in 0..self.requests.len() {
-                let clock = Instant::now();
-                self.generate(&prefix, shared, record)?;
-                self.latency_us[record] = clock.elapsed().as_micros() as u64;
-            }
+            self.generate(&prefix, shared, 0..self.requests.len(), concurrency)?;
         } else {
             self.score_all(&prefix, concurrency)?;
         }
@@ -195,7 +200,7 @@ impl Course<'_> {
     /// Each record on a prefix of its own, sealed for it and given back after it.
     fn own_prefixes(&mut self) -> Result<(u64, u64), BenchError> {
         let before = self.counters();
-        self.started = Instant::now();
+        self.ledger.started = Instant::now();
         for record in 0..self.requests.len() {
             let nonce;
             let tokens = match self.task.arm {
@@ -214,11 +219,11 @@ impl Course<'_> {
             self.prefix_us += clock.elapsed().as_micros() as u64;
             self.sealed += sealed as u64;
             if self.task.output_len > 0 {
-                self.generate(&prefix, Some(&prefix), record)?;
+                self.generate(&prefix, Some(&prefix), record..record + 1, 1)?;
             } else {
                 self.score_forward(&prefix, record..record + 1)?;
             }
-            self.latency_us[record] = clock.elapsed().as_micros() as u64;
+            self.ledger.latency_us[record] = clock.elapsed().as_micros() as u64;
             self.runner.evict(&prefix)?;
         }
         Ok(before)
@@ -227,14 +232,14 @@ impl Course<'_> {
     /// Scores all records, with a window of those in flight moving over them.
     fn score_all(&mut self, prefix: &Prefix, concurrency: usize) -> Result<(), BenchError> {
         let count = self.requests.len();
-        let mut entered: Vec<Instant> = vec![self.started; concurrency.min(count)];
+        let mut entered: Vec<Instant> = vec![self.ledger.started; concurrency.min(count)];
         let mut next = 0;
         while next < count {
             let window = next..entered.len();
             let done = self.score_forward(prefix, window)?;
             let now = Instant::now();
             for (record, since) in entered.iter().enumerate().skip(next).take(done) {
-                self.latency_us[record] = now.duration_since(*since).as_micros() as u64;
+                self.ledger.latency_us[record] = now.duration_since(*since).as_micros() as u64;
             }
             next += done;
             entered.resize((next + concurrency).min(count), now);
@@ -269,7 +274,7 @@ impl Course<'_> {
             });
             let labels_ppm: Option<Vec<Vec<u32>>> = labels_ppm.collect();
             let labels_ppm = labels_ppm.ok_or_else(|| no_answer(arm, record))?;
-            self.cached += result.cached_tokens as u64;
+            self.ledger.cached += result.cached_tokens as u64;
             let branches: usize = self.requests[record]
                 .trees
                 .iter()
@@ -280,62 +285,69 @@ impl Course<'_> {
                 labels_ppm,
                 ..RecordAnswer::default()
             };
-            self.leave(record, prompt, answer);
+            self.ledger.leave(record, prompt, answer);
         }
         Ok(done)
     }
 
-    /// Continues one record; decoding runs one record at a time in every arm.
+    /// Continues the records of a range, at most `slots` of them at a time.
     fn generate(
         &mut self,
         prefix: &Prefix,
         shared: Option<&Prefix>,
-        record: usize,
+        range: std::ops::Range<usize>,
+        slots: usize,
     ) -> Result<(), BenchError> {
-        let own = &self.task.work.records[record];
-        let whole;
-        let tokens = match shared {
-            Some(_) => own,
-            None => {
-                whole = [prefix.tokens(), own].concat();
-                &whole
+        let own = &self.task.work.records[range.clone()];
+        let before: &[u32] = shared.map_or(prefix.tokens(), |_| &[]);
+        let prompts: Vec<Vec<u32>> = own.iter().map(|own| [before, own].concat()).collect();
+        let requests: Vec<GenerateRequest<'_>> = prompts
+            .iter()
+            .map(|tokens| GenerateRequest {
+                tokens,
+                tokens_max: self.task.output_len as u32,
+                stop: &[],
+            })
+            .collect();
+        // A record enters in its order, at the start or when an earlier one leaves.
+        let mut entered = vec![Instant::now(); slots];
+        let mut texts: Vec<Vec<u32>> = vec![Vec::new(); requests.len()];
+        let ledger = &mut self.ledger;
+        let mut told = |at: usize, progress| match progress {
+            Progress::Token(token) => texts[at].push(token),
+            Progress::Ended(done) if done.ending == Ending::NotFinite => {}
+            Progress::Ended(done) => {
+                let record = range.start + at;
+                ledger.latency_us[record] = entered[at].elapsed().as_micros() as u64;
+                entered.push(Instant::now());
+                ledger.cached += done.cached_tokens as u64;
+                let prompt = prefix.len() as usize + own[at].len() + done.generated_tokens - 1;
+                let answer = RecordAnswer {
+                    tokens: std::mem::take(&mut texts[at]),
+                    ..RecordAnswer::default()
+                };
+                ledger.leave(record, prompt, answer);
             }
         };
-        let request = GenerateRequest {
-            tokens,
-            tokens_max: self.task.output_len as u32,
-            stop: &[],
-        };
-        let mut written = Vec::new();
-        let done = self
-            .runner
-            .generate(shared, request, &|| true, &mut |token| written.push(token))?;
-        self.cached += done.cached_tokens as u64;
-        let prompt = prefix.len() as usize + own.len() + done.generated_tokens - 1;
-        let answer = RecordAnswer {
-            tokens: written,
-            ..RecordAnswer::default()
-        };
-        self.leave(record, prompt, answer);
-        Ok(())
-    }
-
-    fn leave(&mut self, record: usize, prompt: usize, answer: RecordAnswer) {
-        self.logical += prompt as u64;
-        self.answers[record] = Some(answer);
-        self.done_us.push(self.started.elapsed().as_micros() as u64);
-        (self.tick)(self.done_us.len());
+        self.runner
+            .generate_many(shared, &requests, slots, &|| true, &mut told)?;
+        let missing = |record: &usize| self.ledger.answers[*record].is_none();
+        match range.clone().find(missing) {
+            Some(record) => Err(no_answer(self.task.arm, record)),
+            None => Ok(()),
+        }
     }
 
     fn finish(self, rows: u64, forwards: u64) -> Result<Sample, BenchError> {
         let arm = self.task.arm;
-        let whole_us = self.done_us.last().copied().unwrap_or(0);
         let (rows_now, forwards_now) = self.counters();
+        let ledger = self.ledger;
+        let whole_us = ledger.done_us.last().copied().unwrap_or(0);
         let tokens = Tokens {
             computed: rows_now - rows,
             // The record for which a prefix was sealed did not find its rows: it computed them.
-            cached: self.cached - self.sealed,
-            logical: self.logical,
+            cached: ledger.cached - self.sealed,
+            logical: ledger.logical,
             sealed: self.sealed,
         };
         if tokens.computed + tokens.cached != tokens.logical {
@@ -346,7 +358,7 @@ impl Course<'_> {
                 logical: tokens.logical,
             });
         }
-        let answers = self.answers.into_iter().enumerate();
+        let answers = ledger.answers.into_iter().enumerate();
         let answers = answers
             .map(|(record, answer)| answer.ok_or_else(|| no_answer(arm, record)))
             .collect::<Result<_, _>>()?;
@@ -359,14 +371,23 @@ impl Course<'_> {
                 Arm::Salted | Arm::Nonce => whole_us.saturating_sub(self.prefix_us),
                 _ => whole_us,
             },
-            latency_us: self.latency_us,
-            done_us: self.done_us,
+            latency_us: ledger.latency_us,
+            done_us: ledger.done_us,
             tokens: Some(tokens),
             forwards: forwards_now - forwards,
             peak_bytes: machine::peak_bytes(),
             gemm_flops_per_s: None,
             answers,
         })
+    }
+}
+
+impl Ledger<'_> {
+    fn leave(&mut self, record: usize, prompt: usize, answer: RecordAnswer) {
+        self.logical += prompt as u64;
+        self.answers[record] = Some(answer);
+        self.done_us.push(self.started.elapsed().as_micros() as u64);
+        (self.tick)(self.done_us.len());
     }
 }
 

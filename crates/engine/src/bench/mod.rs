@@ -1,5 +1,6 @@
 //! The prefix-reuse benchmark: the same records on the same packer, with and without a shared
-//! prefix, and what each way computed, took and answered.
+//! prefix, and what each way computed, took and answered. Beside it, [`decode`]: what continuing
+//! prompts together is worth.
 //!
 //! [`work`] makes the token sequences, [`arms`] runs one way in one process, [`api`] asks a server,
 //! [`flops`] and [`rate`] give the bounds, [`figures`] and [`equality`] judge the samples,
@@ -7,6 +8,7 @@
 
 pub mod api;
 pub mod arms;
+pub mod decode;
 pub mod equality;
 pub mod figures;
 pub mod flops;

@@ -137,7 +137,7 @@ impl Report {
             figures,
             equality: equality::compare(&samples),
             margins: equality::margins(&samples),
-            notes: notes(task, &arms),
+            notes: notes(&arms),
             samples,
         }
     }
@@ -217,15 +217,8 @@ fn speed_ups(figures: &[Figures], flop_ratio: f64) -> Vec<SpeedUp> {
         .collect()
 }
 
-fn notes(task: &Task, arms: &[Arm]) -> Vec<String> {
+fn notes(arms: &[Arm]) -> Vec<String> {
     let mut notes = Vec::new();
-    if task.output_len > 0 {
-        notes.push(
-            "decoding runs one record at a time in every arm here, so that --concurrency is \
-             without effect but for the api arm"
-                .to_owned(),
-        );
-    }
     if !arms.contains(&Arm::Unshared) {
         notes.push(
             "the arm unshared did not run: no speed-up and no equality of answers is claimed"

@@ -61,7 +61,7 @@ enum Command {
     Models,
     /// Fetch a model and verify its bytes.
     Pull(models::PullArguments),
-    /// Measure what sharing a prefix is worth here, against its controls.
+    /// Measure what sharing a prefix, or decoding together, is worth here.
     Bench(bench::BenchArguments),
     /// Look at, check and tidy the file of remembered answers.
     Store(store::StoreArguments),

@@ -1,12 +1,16 @@
-//! Greedy decoding: a prompt's most probable continuation, one token at a time.
+//! Greedy decoding: prompts' most probable continuations, many at once, one token of each at a time.
 //!
 //! Stands on the sealed prefix and the paged slots that scoring uses, and takes no other way
 //! through the model. Knows token ids, no text.
 
-use kvcache::{Prefix, SequenceKv};
+use kvcache::Prefix;
 
+use super::flight::Flight;
 use super::{POOL_TOKENS, Runner};
 use crate::error::EngineError;
+
+/// Sequences that are decoded together where the caller has no reason for another number.
+pub const DECODE_SLOTS: usize = 16;
 
 /// One prompt to continue.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +32,8 @@ pub enum Ending {
     TokensMax,
     /// The caller wanted no more.
     Cancelled,
+    /// The model gave no usable logits, so that no token could be chosen.
+    NotFinite,
 }
 
 /// What a continuation cost, and how it ended.
@@ -39,8 +45,18 @@ pub struct Generated {
     pub computed_tokens: usize,
     /// Rows of the sealed prefix that it did not have to compute.
     pub cached_tokens: usize,
-    /// Tokens chosen, the stop token included. All but the last one entered layer 0 as well.
+    /// Tokens chosen, the stop token included. All but the last one entered layer 0 as well, and
+    /// the last one too where no token could be chosen after it.
     pub generated_tokens: usize,
+}
+
+/// What is told of a request while it is continued: its tokens in order, then its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The next token; never a stop token.
+    Token(u32),
+    /// There is no more of it. Its slots are free.
+    Ended(Generated),
 }
 
 impl Runner {
@@ -82,91 +98,55 @@ impl Runner {
         keep_going: &dyn Fn() -> bool,
         sink: &mut dyn FnMut(u32),
     ) -> Result<Generated, EngineError> {
-        assert!(!request.tokens.is_empty(), "a prompt ends with a token");
-        assert!(request.tokens_max > 0, "at least one token is asked for");
-        let shared = prefix.map_or(0, |prefix| prefix.len() as usize);
-        self.check_room(shared + request.tokens.len(), request.tokens_max)?;
-        // The last token chosen is not forwarded and needs no slot.
-        let slots = request.tokens.len() as u32 + request.tokens_max - 1;
-        let mut sequence = self.cache.admit(prefix, slots)?;
-        let outcome = self.decode(prefix, &mut sequence, request, keep_going, sink);
-        self.cache.release(sequence);
-        outcome
+        let mut end = None;
+        let mut told = |_, progress| match progress {
+            Progress::Token(token) => sink(token),
+            Progress::Ended(generated) => end = Some(generated),
+        };
+        self.generate_many(prefix, &[request], 1, keep_going, &mut told)?;
+        let Some(generated) = end else {
+            unreachable!("every request is told its end")
+        };
+        match generated.ending {
+            Ending::NotFinite => Err(EngineError::NotFinite),
+            _ => Ok(generated),
+        }
     }
 
-    /// Prefills the prompt in chunks, then alternates between choosing a token and forwarding it.
-    fn decode(
+    /// Continues many prompts behind one prefix, each as [`Runner::generate`] would alone, at most
+    /// `slots` of them at a time.
+    ///
+    /// A request enters when an earlier one ends and its longest continuation fits the pool; its
+    /// prompt is forwarded beside the next tokens of the others. `sink` is told of each request, by
+    /// its index, its tokens as they are chosen and then its end, exactly once. `keep_going` is
+    /// asked before every forward; false ends all that has not ended. A request whose logits are
+    /// unusable ends as [`Ending::NotFinite`] and leaves the others alone.
+    ///
+    /// # Errors
+    /// `GenerationTooLong` for the first request that cannot fit, before anything is computed;
+    /// `Cache` or `Tensor` when the machine gives out, and then requests that had not ended are
+    /// told no end. Every slot is free again, whatever the outcome.
+    ///
+    /// # Panics
+    /// If `slots` is 0, or as for [`Runner::generate`].
+    pub fn generate_many(
         &mut self,
         prefix: Option<&Prefix>,
-        sequence: &mut SequenceKv,
-        request: GenerateRequest<'_>,
+        requests: &[GenerateRequest<'_>],
+        slots: usize,
         keep_going: &dyn Fn() -> bool,
-        sink: &mut dyn FnMut(u32),
-    ) -> Result<Generated, EngineError> {
-        let mut done = Generated {
-            ending: Ending::Cancelled,
-            computed_tokens: 0,
-            cached_tokens: prefix.map_or(0, |prefix| prefix.len() as usize),
-            generated_tokens: 0,
-        };
-        let mut hidden = Vec::new();
-        for chunk in request.tokens.chunks(self.options.batch_tokens) {
-            if !keep_going() {
-                return Ok(done);
-            }
-            hidden = self.append(prefix, sequence, chunk)?;
-            done.computed_tokens += chunk.len();
+        sink: &mut dyn FnMut(usize, Progress),
+    ) -> Result<(), EngineError> {
+        assert!(slots > 0, "at least one sequence is decoded at a time");
+        let shared = prefix.map_or(0, |prefix| prefix.len() as usize);
+        for request in requests {
+            assert!(!request.tokens.is_empty(), "a prompt ends with a token");
+            assert!(request.tokens_max > 0, "at least one token is asked for");
+            self.check_room(shared + request.tokens.len(), request.tokens_max)?;
         }
-        loop {
-            let logits = self.model.logits(&hidden)?;
-            let token = argmax(&logits).ok_or(EngineError::NotFinite)?;
-            done.generated_tokens += 1;
-            if request.stop.contains(&token) {
-                done.ending = Ending::Stopped;
-                return Ok(done);
-            }
-            sink(token);
-            if done.generated_tokens == request.tokens_max as usize {
-                done.ending = Ending::TokensMax;
-                return Ok(done);
-            }
-            if !keep_going() {
-                return Ok(done);
-            }
-            hidden = self.append(prefix, sequence, &[token])?;
-        }
-    }
-}
-
-/// Index of the highest logit, the lowest of equals; none where one is not finite or there is none.
-fn argmax(logits: &[f32]) -> Option<u32> {
-    let mut best: Option<(u32, f32)> = None;
-    for (token, &logit) in (0u32..).zip(logits) {
-        if !logit.is_finite() {
-            return None;
-        }
-        if best.is_none_or(|(_, highest)| logit > highest) {
-            best = Some((token, logit));
-        }
-    }
-    best.map(|(token, _)| token)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::argmax;
-
-    #[test]
-    fn the_lowest_of_equal_logits_is_chosen() {
-        assert_eq!(argmax(&[-3.0, 2.0, 1.0, 2.0]), Some(1));
-        assert_eq!(argmax(&[0.0, -0.0]), Some(0));
-        assert_eq!(argmax(&[-4.0, -3.5]), Some(1));
-    }
-
-    #[test]
-    fn logits_that_are_not_finite_choose_nothing() {
-        assert_eq!(argmax(&[1.0, f32::NAN, 3.0]), None);
-        assert_eq!(argmax(&[1.0, f32::INFINITY]), None);
-        assert_eq!(argmax(&[]), None);
+        let mut flight = Flight::new(prefix, requests, slots, self.options.batch_tokens);
+        let outcome = flight.run(self.model.as_mut(), &mut self.cache, keep_going, sink);
+        flight.release(&mut self.cache);
+        outcome
     }
 }

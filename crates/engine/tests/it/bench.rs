@@ -2,6 +2,7 @@
 
 mod api;
 mod command;
+mod decode;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -134,6 +135,14 @@ fn generating_replaces_the_questions_and_adds_up_as_well() {
         let expected = if arm.shares() { 90 + 9 * 23 } else { 9 * 113 };
         assert_eq!(tokens.computed, expected, "{}", arm.name());
         assert!(sample.answers.iter().all(|answer| answer.tokens.len() == 3));
+        assert!(sample.done_us.is_sorted());
+        // Two seal the prefix. Of four in flight, three prompts fit a forward of 64 rows beside
+        // one that is decoded; alone, each of the nine takes three forwards.
+        match arm {
+            Arm::Shared => assert_eq!(sample.forwards, 2 + 9),
+            Arm::Serial => assert_eq!(sample.forwards, 2 + 27),
+            _ => {}
+        }
         samples.push(sample);
     }
     for equality in equality::compare(&samples) {

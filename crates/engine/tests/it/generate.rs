@@ -1,6 +1,7 @@
 //! Greedy decoding through prefix and slots equals the loop that computes everything anew.
 
 mod compose;
+mod together;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

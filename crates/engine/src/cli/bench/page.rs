@@ -1,11 +1,13 @@
-//! The report as a person reads it in a terminal.
+//! The reports as a person reads them in a terminal.
 
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
+use engine::bench::decode::DecodeReport;
 use engine::bench::equality::MARGIN_PPM;
 use engine::bench::figures::{Figures, Spread};
-use engine::bench::report::Report;
+use engine::bench::machine::Machine;
+use engine::bench::report::{ModelNote, Report};
 
 /// Appends one line; writing to a string cannot fail.
 macro_rules! line {
@@ -18,23 +20,9 @@ macro_rules! line {
 pub fn render(report: &Report) -> String {
     let mut page = String::new();
     let out = &mut page;
-    let (work, machine) = (&report.work, &report.machine);
+    let work = &report.work;
     let record = work.record_tokens.map_or(0.0, |tokens| tokens.median);
-    line!(
-        out,
-        "model            {} ({} on {}), blake3 {}",
-        report.model.name,
-        report.model.numerics,
-        report.model.device,
-        report.model.blake3.get(..12).unwrap_or_default()
-    );
-    line!(
-        out,
-        "machine          {}, {} cores, {}",
-        machine.cpu.as_deref().unwrap_or(&machine.architecture),
-        machine.cores,
-        machine.isa
-    );
+    render_place(out, &report.model, &report.machine);
     line!(
         out,
         "work             {}: P {} + S {record:.0} + B {} tokens, output {}; {} records, {} in flight",
@@ -58,6 +46,76 @@ pub fn render(report: &Report) -> String {
         line!(out, "note             {note}");
     }
     page
+}
+
+/// Renders machine, work and figures of `engine bench decode`.
+pub fn render_decode(report: &DecodeReport) -> String {
+    let mut page = String::new();
+    let out = &mut page;
+    render_place(out, &report.model, &report.machine);
+    let work = &report.work;
+    line!(
+        out,
+        "work             {} prompts of {:.0} tokens behind {} shared ones, {} tokens written for each",
+        work.requests,
+        work.prompt_tokens.map_or(0.0, |tokens| tokens.median),
+        work.prefix_tokens,
+        work.output_tokens
+    );
+    line!(
+        out,
+        "rounds           {}, figures are medians\n",
+        report.rounds
+    );
+    let mut table = table([
+        "slots", "tokens/s", "min", "max", "x 1 slot", "forwards", "ms each", "rows",
+    ]);
+    for figures in &report.figures {
+        table.add_row([
+            figures.slots.to_string(),
+            short(figures.tokens_per_s.median),
+            short(figures.tokens_per_s.min),
+            short(figures.tokens_per_s.max),
+            figures
+                .times_one_slot
+                .map_or(String::new(), |times| format!("{times:.2}")),
+            figures.forwards.to_string(),
+            short(figures.forward_ms.median),
+            figures.rows.to_string(),
+        ]);
+    }
+    line!(out, "{}\n", align(table));
+    let texts = report.samples.len() * work.requests;
+    line!(
+        out,
+        "same texts       {} of {texts}",
+        texts as u64 - report.texts_differing()
+    );
+    if report.texts_differing() > 0 {
+        line!(
+            out,
+            "FAILED: what is written depends on what is decoded beside it; see `samples` in bench.json"
+        );
+    }
+    page
+}
+
+fn render_place(out: &mut String, model: &ModelNote, machine: &Machine) {
+    line!(
+        out,
+        "model            {} ({} on {}), blake3 {}",
+        model.name,
+        model.numerics,
+        model.device,
+        model.blake3.get(..12).unwrap_or_default()
+    );
+    line!(
+        out,
+        "machine          {}, {} cores, {}",
+        machine.cpu.as_deref().unwrap_or(&machine.architecture),
+        machine.cores,
+        machine.isa
+    );
 }
 
 fn rates(report: &Report) -> Table {

@@ -4,18 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use engine::bench::Arm;
 use engine::bench::arms::Task;
 use engine::bench::figures::records_per_s;
 use engine::bench::flops::Bound;
 use engine::bench::plot;
-use engine::bench::report::{ModelNote, Report};
+use engine::bench::report::Report;
 use engine::bench::work::{Asked, Shape, Texts, Work};
 use engine::local;
 use engine::model::ModelFiles;
-use engine::models::LocalModel;
 use engine::runner::RunnerOptions;
 use operator::Plan;
 use operator::infer::Labels;
@@ -23,7 +21,7 @@ use operator::ops::partition;
 use operator::record::read_source;
 use operator::run_directory::replace;
 
-use super::{Tier, arm, page};
+use super::{Tier, amount, arm, note, page};
 use crate::cli::EXIT_FAILED;
 use crate::cli::run::find_model;
 
@@ -139,11 +137,6 @@ impl From<ArmArgument> for Arm {
     }
 }
 
-/// Whole numbers from 1.
-fn amount() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..)
-}
-
 /// Runs every arm in every round, and reports.
 pub fn prefix(arguments: &PrefixArguments) -> anyhow::Result<ExitCode> {
     let arms = chosen_arms(arguments)?;
@@ -186,7 +179,7 @@ pub fn prefix(arguments: &PrefixArguments) -> anyhow::Result<ExitCode> {
             samples.push(sample);
         }
     }
-    let note = note(arguments, &model, &files);
+    let note = note(&arguments.tier, &model, &files.config);
     let report = Report::of(&task, &source, note, bound, samples);
     finish(arguments, &report)
 }
@@ -307,15 +300,4 @@ fn server_arguments(arguments: &PrefixArguments) -> Vec<String> {
         out.extend(["--api-key-env".into(), name.clone()]);
     }
     out
-}
-
-fn note(arguments: &PrefixArguments, model: &LocalModel, files: &ModelFiles) -> ModelNote {
-    let lower = |name: Option<clap::builder::PossibleValue>| {
-        name.map_or(String::new(), |name| name.get_name().to_owned())
-    };
-    ModelNote {
-        device: lower(arguments.tier.device.to_possible_value()),
-        numerics: lower(arguments.tier.numerics.to_possible_value()),
-        ..ModelNote::new(&model.name, &model.blake3, &files.config)
-    }
 }
