@@ -163,6 +163,19 @@ fn long_records_go_through_slots_and_leave_none_behind() {
     }
 }
 
+#[test]
+fn a_long_record_that_one_forward_takes_is_not_cut() {
+    for path in BOTH {
+        let (mut runner, _directory) = tiny::runner(Architecture::Llama, path, options(64, 40));
+        let mut random = Random(9);
+        let (prefix, record) = (random.tokens(20), random.tokens(50));
+        let got = score(&mut runner, &prefix, std::slice::from_ref(&record));
+        assert_eq!(runner.model().forwards(), 2, "one of them for the prefix");
+        let want = brute_force(&mut runner, &prefix, &record);
+        assert_close(&got[0], &want, &format!("{path:?}"));
+    }
+}
+
 /// Wherever `ENGINE_TEST_DEVICE` puts the portable path, it decides as the fast path on the CPU.
 #[test]
 fn both_paths_choose_the_same_labels_with_the_same_logits() {

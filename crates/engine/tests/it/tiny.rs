@@ -268,9 +268,10 @@ pub fn runner(
     (Runner::new(load(&files, path), options).unwrap(), directory)
 }
 
-/// A path inside the repository's fixtures.
+/// A path inside the repository's fixtures; the test binary may have been built elsewhere.
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    PathBuf::from(package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()))
         .join("../../fixtures")
         .join(name)
 }
