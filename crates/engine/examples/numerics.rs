@@ -1,21 +1,22 @@
-//! What a number format costs in answers: asks the same records in f32 and in another tier, and
-//! compares logits, probabilities and decisions.
+//! What a number format or a device costs in answers: asks the same records in f32 on the CPU and in
+//! another tier, and compares logits, probabilities and decisions.
 //!
 //! `cargo run --release -p engine --example numerics -- --plan fixtures/plans/auth-blockers.toml
 //! --model smollm2-135m --numerics int8 --limit 60`
+//!
+//! With `--device`, where everything is f32 as well, it fails where a clear decision differs.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Parser;
 use engine::infer::LocalInfer;
-use engine::model::cpu::CpuModel;
+use engine::local::{self, Device};
 use engine::model::linear::Numerics;
-use engine::model::{Batch, Model, ModelFiles};
+use engine::model::{Batch, ModelFiles};
 use engine::models::{self, Environment, TerminalReporter};
-use engine::prompt::PromptTemplate;
 use engine::runner::{Runner, RunnerOptions};
-use engine::tokenizer::Tokenizer;
 use kvcache::KvCache;
 use operator::Plan;
 use operator::infer::{
@@ -46,6 +47,9 @@ struct Arguments {
     /// The tier that is compared with f32.
     #[arg(long, default_value = "int8", value_parser = numerics)]
     numerics: Numerics,
+    /// The device whose portable path is compared instead.
+    #[arg(long, value_name = "cpu-portable|cuda|metal", value_parser = device)]
+    device: Option<Device>,
     /// Records to ask.
     #[arg(long, default_value_t = 60)]
     limit: u32,
@@ -53,28 +57,36 @@ struct Arguments {
 
 /// What one tier said.
 struct Said {
+    tier: String,
     vocab: usize,
     logits: Vec<f32>, // [positions of the rubric][vocab]
     answers: HashMap<String, Vec<Answer>>,
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let arguments = Arguments::parse();
     let environment = Environment::from_process()?;
     let mut reporter = TerminalReporter::stderr();
     let model = models::resolve(&arguments.model, &environment, false, &mut reporter)?;
     // One after the other, so that only one set of weights is in memory.
-    let exact = ask(&arguments, &model.path, Numerics::F32)?;
-    let rounded = ask(&arguments, &model.path, arguments.numerics)?;
-    println!("{:?} against f32", arguments.numerics);
-    report_logits(&exact, &rounded);
-    report_answers(&exact.answers, &rounded.answers);
-    Ok(())
+    let exact = ask(&arguments, &model.path, Device::Cpu, Numerics::F32)?;
+    let other = match arguments.device {
+        Some(device) => ask(&arguments, &model.path, device, Numerics::F32)?,
+        None => ask(&arguments, &model.path, Device::Cpu, arguments.numerics)?,
+    };
+    println!("{} against {}", other.tier, exact.tier);
+    report_logits(&exact, &other);
+    let clear_flips = report_answers(&exact.answers, &other.answers);
+    Ok(match arguments.device {
+        Some(_) if clear_flips > 0 => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 fn ask(
     arguments: &Arguments,
     model: &Path,
+    device: Device,
     numerics: Numerics,
 ) -> Result<Said, Box<dyn std::error::Error>> {
     let plan = Plan::load(&arguments.plan)?;
@@ -86,12 +98,8 @@ fn ask(
     let (artifact, records, bad) = read_source(&input, plan.input.format)?;
     let parts = partition(&plan, artifact, records, bad)?;
     let files = ModelFiles::open(model)?;
-    let metadata = files
-        .gguf_metadata()
-        .ok_or("the model must be a GGUF file")?;
-    let tokenizer = Tokenizer::from_gguf(metadata)?;
-    let template = PromptTemplate::from_gguf(metadata)?;
-    let mut forward = CpuModel::load(&files, numerics)?;
+    let (tokenizer, template) = local::open_text(&files)?;
+    let mut forward = local::open_forward(&files, device, numerics)?;
     let rubric = template.split(&tokenizer, &plan.rubric().system)?.prefix;
     let mut batch = Batch::default();
     batch.push(&rubric, None, None);
@@ -100,7 +108,8 @@ fn ask(
     let mut cache = KvCache::new(forward.config().kv_layout()?, 1)?;
     let hidden = forward.forward(&batch, &mut cache)?;
     let logits = forward.logits(&hidden)?;
-    let runner = Runner::new(Box::new(forward), RunnerOptions::default())?;
+    let tier = forward.tier();
+    let runner = Runner::new(forward, RunnerOptions::default())?;
     let mut recorder = Recorder {
         infer: LocalInfer::new(runner, tokenizer, template, "compared", [0; 32]),
         answers: HashMap::new(),
@@ -113,6 +122,7 @@ fn ask(
     };
     run(&plan, parts, &mut recorder, None, options, &mut (), None)?;
     Ok(Said {
+        tier,
         vocab,
         logits,
         answers: recorder.answers,
@@ -130,7 +140,7 @@ fn report_logits(exact: &Said, rounded: &Said) {
         positions += 1;
     }
     println!(
-        "logits of the rubric       {positions} positions: largest difference {largest:.3}, mean KL \
+        "logits of the rubric       {positions} positions: largest difference {largest:.5}, mean KL \
          divergence {:.6}, most probable token equal at {same}",
         divergence / positions as f64
     );
@@ -157,7 +167,11 @@ fn argmax(logits: &[f32]) -> Option<usize> {
     (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]))
 }
 
-fn report_answers(exact: &HashMap<String, Vec<Answer>>, rounded: &HashMap<String, Vec<Answer>>) {
+/// Returns how many clear decisions differ.
+fn report_answers(
+    exact: &HashMap<String, Vec<Answer>>,
+    rounded: &HashMap<String, Vec<Answer>>,
+) -> usize {
     let (mut decisions, mut flips, mut clear_flips) = (0, 0, 0);
     let (mut largest, mut sum, mut shares) = (0, 0, 0);
     let mut ids: Vec<&String> = exact.keys().collect();
@@ -193,6 +207,7 @@ fn report_answers(exact: &HashMap<String, Vec<Answer>>, rounded: &HashMap<String
         "decisions                  {decisions}, {flips} differ, {clear_flips} of them by more than {} in f32",
         share(CLEAR_PPM)
     );
+    clear_flips
 }
 
 fn share(ppm: u32) -> f64 {
@@ -204,6 +219,17 @@ fn numerics(name: &str) -> Result<Numerics, String> {
         .into_iter()
         .find(|numerics| numerics.name() == name)
         .ok_or_else(|| format!("{name} is not a tier; use f32, int16 or int8"))
+}
+
+fn device(name: &str) -> Result<Device, String> {
+    match name {
+        "cpu-portable" => Ok(Device::CpuPortable),
+        "cuda" => Ok(Device::Cuda),
+        "metal" => Ok(Device::Metal),
+        _ => Err(format!(
+            "{name} has no portable path; use cpu-portable, cuda or metal"
+        )),
+    }
 }
 
 /// Passes questions on and keeps the full distributions of the answers.

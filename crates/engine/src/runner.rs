@@ -34,7 +34,8 @@ pub enum Reuse {
 pub struct RunnerOptions {
     /// Tokens that one forward aims for.
     pub batch_tokens: usize,
-    /// Tokens of one record above which it is forwarded in chunks through paged slots.
+    /// Tokens of one record above which it is forwarded in chunks through paged slots, unless one
+    /// forward takes it whole.
     pub chunk_tokens: usize,
     /// Prefix reuse.
     pub reuse: Reuse,
@@ -250,7 +251,7 @@ impl Runner {
         let mut skipped = 0;
         if let [request] = &requests[range.clone()]
             && shared.is_some()
-            && request.tokens.len() > self.options.chunk_tokens
+            && request.tokens.len() > self.options.chunk_tokens.max(self.options.batch_tokens)
         {
             // All but the tail goes through slots, so that no forward outgrows the budget by much.
             skipped = request.tokens.len() - self.options.batch_tokens;

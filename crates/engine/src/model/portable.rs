@@ -1,12 +1,17 @@
 //! The portable path: the same packed forward in candle tensor operations, for CPU, CUDA and Metal.
 //!
 //! Written for equality, not speed: attention is one masked product over prefix, paged slots and
-//! the batch's own rows. A sealed prefix is uploaded to the device once and reused by every batch.
+//! the rows of a few records. A sealed prefix is uploaded to the device once and reused by every
+//! batch. Everything is f32. A forward waits for the device once, at its end, and once more where
+//! slots are kept.
+
+mod spans;
+mod transfer;
 
 use std::collections::HashMap;
 
-use candle_core::{DType, Device, Tensor};
-use kvcache::{KvCache, Prefix, PrefixKey};
+use candle_core::{Device, Tensor};
+use kvcache::{KvCache, PrefixKey};
 
 use super::batch::Batch;
 use super::math::RotaryTable;
@@ -43,6 +48,16 @@ impl Projection {
 
 /// Keys and values of one layer, `[kv_heads, tokens, head_dim]` each.
 type LayerKv = (Tensor, Tensor);
+
+/// Tokens that attention takes at once, at most, where records are no longer than that.
+const SPAN_TOKENS: usize = 512;
+
+/// A piece of the batch that sees nothing of the rest.
+struct Span {
+    start: usize,
+    len: usize,
+    mask: Tensor, // [1, 1, len, prefix + past + len]
+}
 
 /// A model in candle tensors on any device.
 pub struct PortableModel {
@@ -164,137 +179,56 @@ impl PortableModel {
         ))
     }
 
-    /// The prefix's keys and values per layer, uploaded when first seen.
-    fn upload(&mut self, prefix: &Prefix) -> candle_core::Result<()> {
-        if self.prefixes.contains_key(&prefix.key()) {
-            return Ok(());
-        }
-        let (kv, dim) = (self.config.kv_heads, self.config.head_dim);
-        let shape = (kv, prefix.len() as usize, dim);
-        let layers = (0..self.config.layers as u32)
-            .map(|layer| {
-                let gather = |values: bool| -> Vec<f32> {
-                    (0..kv as u32)
-                        .flat_map(|head| {
-                            if values {
-                                prefix.values(layer, head)
-                            } else {
-                                prefix.keys(layer, head)
-                            }
-                        })
-                        .copied()
-                        .collect()
-                };
-                Ok((
-                    Tensor::from_vec(gather(false), shape, &self.device)?,
-                    Tensor::from_vec(gather(true), shape, &self.device)?,
-                ))
+    fn spans(&self, batch: &Batch<'_>) -> candle_core::Result<Vec<Span>> {
+        spans::spans(batch, SPAN_TOKENS)
+            .into_iter()
+            .map(|span| {
+                let mask = spans::visibility(batch, &span);
+                let shape = (1, 1, span.len(), mask.len() / span.len());
+                Ok(Span {
+                    start: span.start,
+                    len: span.len(),
+                    mask: Tensor::from_vec(mask, shape, &self.device)?,
+                })
             })
-            .collect::<candle_core::Result<Vec<_>>>()?;
-        // One rubric is in use at a time; older uploads would only hold device memory.
-        self.prefixes.clear();
-        self.prefixes.insert(prefix.key(), layers);
-        Ok(())
+            .collect()
     }
 
-    /// Committed slots of every sequence, side by side, `[kv_heads, slots, head_dim]` each.
-    fn past(
-        &self,
-        batch: &Batch<'_>,
-        cache: &KvCache,
-        layer: usize,
-    ) -> candle_core::Result<Option<LayerKv>> {
-        let slots: usize = batch
-            .sequences
-            .iter()
-            .map(|sequence| sequence.len() as usize)
-            .sum();
-        if slots == 0 {
-            return Ok(None);
-        }
-        let (mut keys, mut values) = (Vec::new(), Vec::new());
-        for head in 0..self.config.kv_heads as u32 {
-            for sequence in &batch.sequences {
-                for (k, v) in cache.runs(sequence, layer as u32, head) {
-                    keys.extend_from_slice(k);
-                    values.extend_from_slice(v);
-                }
-            }
-        }
-        let shape = (self.config.kv_heads, slots, self.config.head_dim);
-        Ok(Some((
-            Tensor::from_vec(keys, shape, &self.device)?,
-            Tensor::from_vec(values, shape, &self.device)?,
-        )))
-    }
-
+    /// Attention of one span: `query` `[heads, tokens, head_dim]`, `own` and `before` (what all
+    /// tokens share) as [`LayerKv`]; returns `[span, heads * head_dim]`.
     fn attend(
         &self,
+        span: &Span,
         query: &Tensor,
-        runs: &[LayerKv],
-        mask: &Tensor,
+        own: &LayerKv,
+        before: &[&LayerKv],
     ) -> candle_core::Result<Tensor> {
         let config = &self.config;
         let (kv, dim) = (config.kv_heads, config.head_dim);
         let group = config.heads / kv;
-        let tokens = query.dim(1)?;
-        let keys: Vec<&Tensor> = runs.iter().map(|run| &run.0).collect();
-        let values: Vec<&Tensor> = runs.iter().map(|run| &run.1).collect();
+        let part = |x: &Tensor| x.narrow(1, span.start, span.len)?.contiguous();
+        let (own_keys, own_values) = (part(&own.0)?, part(&own.1)?);
+        let mut keys: Vec<&Tensor> = before.iter().map(|run| &run.0).collect();
+        let mut values: Vec<&Tensor> = before.iter().map(|run| &run.1).collect();
+        keys.push(&own_keys);
+        values.push(&own_values);
         let keys = Tensor::cat(&keys, 1)?;
         let values = Tensor::cat(&values, 1)?;
-        let query = (query.reshape((kv, group * tokens, dim))? / (dim as f64).sqrt())?;
-        let scores = query.matmul(&keys.transpose(1, 2)?.contiguous()?)?;
+        let query = part(query)?.reshape((kv, group * span.len, dim))?;
+        let scores = (query / (dim as f64).sqrt())?.matmul(&keys.transpose(1, 2)?)?;
         let positions = keys.dim(1)?;
         let scores = scores
-            .reshape((kv, group, tokens, positions))?
-            .broadcast_add(mask)?
-            .reshape((kv, group * tokens, positions))?;
+            .reshape((kv, group, span.len, positions))?
+            .broadcast_add(&span.mask)?
+            .reshape((kv, group * span.len, positions))?;
         let scores = scores.broadcast_sub(&scores.max_keepdim(2)?)?.exp()?;
         let weights = scores.broadcast_div(&scores.sum_keepdim(2)?)?;
         weights
             .matmul(&values)?
-            .reshape((config.heads, tokens, dim))?
+            .reshape((config.heads, span.len, dim))?
             .transpose(0, 1)?
-            .reshape((tokens, config.heads * dim))
+            .reshape((span.len, config.heads * dim))
     }
-}
-
-/// 0 where a token may look, negative infinity where not: `[tokens, prefix + past + tokens]`.
-fn visibility(batch: &Batch<'_>) -> (Vec<f32>, usize) {
-    let tokens = batch.tokens.len();
-    let prefix = batch.prefix_len() as usize;
-    let starts: Vec<usize> = batch
-        .sequences
-        .iter()
-        .scan(prefix, |at, sequence| {
-            let start = *at;
-            *at += sequence.len() as usize;
-            Some(start)
-        })
-        .collect();
-    let own = prefix
-        + batch
-            .sequences
-            .iter()
-            .map(|s| s.len() as usize)
-            .sum::<usize>();
-    let width = own + tokens;
-    let mut mask = vec![f32::NEG_INFINITY; tokens * width];
-    for (index, segment) in batch.segments.iter().enumerate() {
-        let root = batch.ancestors(index).last().unwrap_or(*segment);
-        for offset in 0..segment.len {
-            let row = &mut mask[(segment.start + offset) * width..][..width];
-            row[..prefix].fill(0.0);
-            if let Some(past) = root.past {
-                row[starts[past]..][..batch.sequences[past].len() as usize].fill(0.0);
-            }
-            for ancestor in batch.ancestors(index) {
-                row[own + ancestor.start..][..ancestor.len].fill(0.0);
-            }
-            row[own + segment.start..][..=offset].fill(0.0);
-        }
-    }
-    (mask, width)
 }
 
 impl Model for PortableModel {
@@ -308,19 +242,22 @@ impl Model for PortableModel {
             Device::Cuda(_) => "cuda",
             Device::Metal(_) => "metal",
         };
-        format!("{device}-portable-f32-v1")
+        format!("{device}-portable-f32-v2")
     }
 
     fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
-        let tokens = batch.tokens.len();
-        self.rows_forwarded += tokens as u64;
+        // A device may read past its table where the processor would notice.
+        let vocab = self.config.vocab;
+        assert!(batch.tokens.iter().all(|&token| (token as usize) < vocab));
+        self.rows_forwarded += batch.tokens.len() as u64;
         self.forwards += 1;
         if let Some(prefix) = &batch.prefix {
             self.upload(prefix)?;
         }
         let rotary = self.rotary_of(&batch.positions)?;
-        let (mask, width) = visibility(batch);
-        let mask = Tensor::from_vec(mask, (1, 1, tokens, width), &self.device)?;
+        let spans = self.spans(batch)?;
+        let past = self.past(batch, cache)?;
+        let mut kept = Vec::new();
         let ids = Tensor::new(batch.tokens.as_slice(), &self.device)?;
         let mut x = self.embedding.index_select(&ids, 0)?;
         for (index, layer) in self.layers.iter().enumerate() {
@@ -329,19 +266,28 @@ impl Model for PortableModel {
             let query = self.heads_of(&layer.query.forward(&normed)?, heads.0, Some(&rotary))?;
             let key = self.heads_of(&layer.key.forward(&normed)?, heads.1, Some(&rotary))?;
             let value = self.heads_of(&layer.value.forward(&normed)?, heads.1, None)?;
-            self.store_slots(batch, cache, index, &key, &value)?;
-            let mut runs = Vec::new();
-            if let Some(prefix) = &batch.prefix {
-                runs.push(self.prefixes[&prefix.key()][index].clone());
+            if !batch.slots.is_empty() {
+                kept.extend([key.clone(), value.clone()]);
             }
-            runs.extend(self.past(batch, cache, index)?);
-            runs.push((key, value));
-            let attended = self.attend(&query, &runs, &mask)?;
+            let mut before = Vec::new();
+            if let Some(prefix) = &batch.prefix {
+                before.push(&self.prefixes[&prefix.key()][index]);
+            }
+            before.extend(past.as_ref().map(|layers| &layers[index]));
+            let own = (key, value);
+            let attended = spans
+                .iter()
+                .map(|span| self.attend(span, &query, &own, &before))
+                .collect::<candle_core::Result<Vec<_>>>()?;
+            let attended = Tensor::cat(&attended, 0)?;
             x = (x + layer.attention_output.forward(&attended)?)?;
             let normed = self.norm(&x, &layer.feed_forward_norm)?;
             let gate = layer.gate.forward(&normed)?.silu()?;
             let up = layer.up.forward(&normed)?;
             x = (x + layer.down.forward(&(gate * up)?)?)?;
+        }
+        if !kept.is_empty() {
+            self.store_slots(batch, cache, &kept)?;
         }
         if batch.asked.is_empty() {
             return Ok(Vec::new());
@@ -368,34 +314,5 @@ impl Model for PortableModel {
 
     fn forwards(&self) -> u64 {
         self.forwards
-    }
-}
-
-impl PortableModel {
-    fn store_slots(
-        &self,
-        batch: &Batch<'_>,
-        cache: &mut KvCache,
-        layer: usize,
-        key: &Tensor,
-        value: &Tensor,
-    ) -> candle_core::Result<()> {
-        if batch.slots.is_empty() {
-            return Ok(());
-        }
-        let rows = |x: &Tensor| -> candle_core::Result<Vec<f32>> {
-            x.transpose(0, 1)?
-                .contiguous()?
-                .flatten_all()?
-                .to_dtype(DType::F32)?
-                .to_vec1()
-        };
-        let width = self.config.kv_heads * self.config.head_dim;
-        let (keys, values) = (rows(key)?, rows(value)?);
-        let pairs = keys.chunks_exact(width).zip(values.chunks_exact(width));
-        for ((key, value), &slot) in pairs.zip(&batch.slots) {
-            cache.write(layer as u32, slot, key, value);
-        }
-        Ok(())
     }
 }

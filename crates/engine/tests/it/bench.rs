@@ -18,6 +18,7 @@ use engine::runner::{Runner, RunnerOptions};
 use kvcache::Namespace;
 
 use crate::store::write_model;
+use crate::tiny::portable_device;
 
 const SHAPE: Shape = Shape {
     prefix_len: 90,
@@ -188,7 +189,7 @@ fn the_portable_path_is_measured_in_the_same_way() {
         arms::run(model, &task(arm, work.clone()), &mut |_| {}).unwrap()
     };
     for arm in Arm::LOCAL {
-        let (fast, portable) = (run(Device::Cpu, arm), run(Device::CpuPortable, arm));
+        let (fast, portable) = (run(Device::Cpu, arm), run(portable_device(), arm));
         assert_eq!(fast.tokens, portable.tokens, "{}", arm.name());
         assert_eq!(fast.forwards, portable.forwards, "{}", arm.name());
     }
@@ -197,7 +198,7 @@ fn the_portable_path_is_measured_in_the_same_way() {
 #[test]
 fn an_evicted_prefix_is_gone_and_computed_again() {
     let tiny = Tiny::new();
-    for device in [Device::Cpu, Device::CpuPortable] {
+    for device in [Device::Cpu, portable_device()] {
         let model = local::open_forward(&tiny.files, device, Numerics::F32).unwrap();
         let mut runner = Runner::new(model, RunnerOptions::default()).unwrap();
         let namespace = Namespace([1; 32]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::label_tree::LabelTree;
 use engine::model::config::Architecture;
-use engine::runner::{Reuse, Runner, RunnerOptions, ScoreRequest, ScoreResult};
+use engine::runner::{Reuse, Runner, RunnerOptions, Score, ScoreRequest, ScoreResult};
 use kvcache::Namespace;
 
 use crate::tiny::{self, BOTH, Random};
@@ -159,6 +159,59 @@ fn long_records_go_through_slots_and_leave_none_behind() {
             assert_eq!(stats.blocks_used, 0, "only the prefix is held");
             assert_eq!(stats.forks_live, 0);
             assert_eq!(stats.leaked_blocks, 0);
+        }
+    }
+}
+
+#[test]
+fn a_long_record_that_one_forward_takes_is_not_cut() {
+    for path in BOTH {
+        let (mut runner, _directory) = tiny::runner(Architecture::Llama, path, options(64, 40));
+        let mut random = Random(9);
+        let (prefix, record) = (random.tokens(20), random.tokens(50));
+        let got = score(&mut runner, &prefix, std::slice::from_ref(&record));
+        assert_eq!(runner.model().forwards(), 2, "one of them for the prefix");
+        let want = brute_force(&mut runner, &prefix, &record);
+        assert_close(&got[0], &want, &format!("{path:?}"));
+    }
+}
+
+/// Wherever `ENGINE_TEST_DEVICE` puts the portable path, it decides as the fast path on the CPU.
+#[test]
+fn both_paths_choose_the_same_labels_with_the_same_logits() {
+    for architecture in ARCHITECTURES {
+        let [mut cpu, mut portable] =
+            BOTH.map(|path| tiny::runner(architecture, path, options(1024, 2048)).0);
+        let mut random = Random(31);
+        let prompt = random.tokens(200);
+        let rows = [&mut cpu, &mut portable].map(|runner| runner.prompt_logits(&prompt, 200));
+        let [want, got] = rows.map(Result::unwrap);
+        let difference = tiny::largest_difference(&want, &got);
+        assert!(difference < 1e-3, "{architecture:?}: {difference}");
+
+        let prefix = random.tokens(70);
+        // More than one piece of attention on the portable path, and a record that outgrows one.
+        let mut records: Vec<Vec<u32>> = (0..40).map(|i| random.tokens(3 + i % 60)).collect();
+        records.push(random.tokens(700));
+        let (want, got) = (
+            score(&mut cpu, &prefix, &records),
+            score(&mut portable, &prefix, &records),
+        );
+        for (want, got) in want.iter().zip(&got) {
+            let probabilities: Vec<Vec<f64>> = want
+                .scores
+                .iter()
+                .map(|score| score.probabilities.clone())
+                .collect();
+            assert_close(got, &probabilities, &format!("{architecture:?}"));
+            for (want, got) in want.scores.iter().zip(&got.scores) {
+                let chosen = |score: &Score| {
+                    let labels = 0..score.probabilities.len();
+                    labels
+                        .max_by(|&a, &b| score.probabilities[a].total_cmp(&score.probabilities[b]))
+                };
+                assert_eq!(chosen(want), chosen(got), "{want:?} {got:?}");
+            }
         }
     }
 }

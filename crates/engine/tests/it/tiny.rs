@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
+use engine::local;
 use engine::model::config::Architecture;
-use engine::model::cpu::CpuModel;
 use engine::model::linear::Numerics;
-use engine::model::portable::PortableModel;
 use engine::model::{Model, ModelConfig, ModelFiles};
 use engine::runner::{Runner, RunnerOptions};
 
@@ -238,11 +237,22 @@ pub enum Route {
 
 pub const BOTH: [Route; 2] = [Route::Cpu, Route::Portable];
 
-pub fn load(files: &ModelFiles, path: Route) -> Box<dyn Model> {
-    match path {
-        Route::Cpu => Box::new(CpuModel::load(files, Numerics::F32).unwrap()),
-        Route::Portable => Box::new(PortableModel::load(files, &Device::Cpu).unwrap()),
+/// Where tests run the portable path: on the CPU, or on the device that `ENGINE_TEST_DEVICE` names.
+pub fn portable_device() -> local::Device {
+    match std::env::var("ENGINE_TEST_DEVICE").as_deref() {
+        Err(_) | Ok("cpu") => local::Device::CpuPortable,
+        Ok("cuda") => local::Device::Cuda,
+        Ok("metal") => local::Device::Metal,
+        Ok(other) => panic!("ENGINE_TEST_DEVICE={other}: use cpu, cuda or metal"),
     }
+}
+
+pub fn load(files: &ModelFiles, path: Route) -> Box<dyn Model> {
+    let device = match path {
+        Route::Cpu => local::Device::Cpu,
+        Route::Portable => portable_device(),
+    };
+    local::open_forward(files, device, Numerics::F32).unwrap()
 }
 
 /// A runner over a tiny seeded model, with the directory that holds it.
@@ -258,9 +268,10 @@ pub fn runner(
     (Runner::new(load(&files, path), options).unwrap(), directory)
 }
 
-/// A path inside the repository's fixtures.
+/// A path inside the repository's fixtures; the test binary may have been built elsewhere.
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    PathBuf::from(package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()))
         .join("../../fixtures")
         .join(name)
 }
