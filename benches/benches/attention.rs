@@ -7,7 +7,7 @@ use benches::Result;
 use benches::model::{PREFIX_TOKENS, qwen2, sealed, smollm2};
 use benches::random::Random;
 use criterion::{Criterion, Throughput};
-use engine::model::attention::{Attention, Heads, PackedPrefix};
+use engine::model::attention::{Attention, Heads, OwnHeads, PackedPrefix};
 use engine::model::{Batch, ModelConfig};
 use kvcache::KvLayout;
 
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
         let layout = KvLayout::new(1, heads.kv as u32, heads.dim as u32, 16)?;
         let blocks = layout.blocks_for(PREFIX_TOKENS);
         let (cache, prefix) = sealed(layout, blocks, PREFIX_TOKENS)?;
-        let packed = PackedPrefix::new(&prefix);
+        let packed = PackedPrefix::new(&prefix, true);
         for shared in [true, false] {
             let len = RECORD_TOKENS + if shared { 0 } else { PREFIX_TOKENS as usize };
             let mut batch = Batch {
@@ -55,14 +55,17 @@ fn main() -> Result<()> {
                 layer: 0,
                 heads,
                 qkv: &qkv,
+                integers: true,
+                asked_only: false,
             };
+            let mut own = OwnHeads::default();
             let how = if shared {
                 "shared prefix"
             } else {
                 "whole prompts"
             };
             group.bench_function(format!("{name} {how}"), |bench| {
-                bench.iter(|| attention.attend(&mut out));
+                bench.iter(|| attention.attend(&mut own, &mut out));
             });
         }
     }

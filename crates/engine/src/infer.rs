@@ -168,6 +168,8 @@ impl LocalInfer {
                     usage.cached_tokens += completion.usage.cached_tokens;
                     usage.forks += u64::from(result.cached_tokens > 0);
                     usage.scored_positions += result.scored_positions as u64;
+                    usage.repeated_units += u64::from(result.repeated_tokens > 0);
+                    usage.repeated_tokens += result.repeated_tokens as u64;
                     sink(completion);
                 },
             )?;
@@ -281,9 +283,13 @@ fn prepare(
         .encode_text(&unit.text)
         .map_err(|error| error.to_string())?;
     tokens.extend_from_slice(close);
-    let trees: Vec<Arc<LabelTree>> = (0..questions.questions.len())
-        .filter_map(|index| questions.tree(index, unit))
-        .collect();
+    let (trees, decisive): (Vec<Arc<LabelTree>>, Vec<bool>) = (0..questions.questions.len())
+        .filter_map(|index| {
+            // Which line is pointed at decides nothing that is counted.
+            let decisive = questions.questions[index].labels != Labels::Lines;
+            Some((questions.tree(index, unit)?, decisive))
+        })
+        .unzip();
     let branches: usize = trees.iter().map(|tree| tree.tokens()).sum();
     let needed = tokens.len() + branches;
     if needed > room {
@@ -292,7 +298,11 @@ fn prepare(
              that the plan reads (max_chars)"
         ));
     }
-    Ok(ScoreRequest { tokens, trees })
+    Ok(ScoreRequest {
+        tokens,
+        trees,
+        decisive,
+    })
 }
 
 fn complete(

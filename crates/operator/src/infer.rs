@@ -270,6 +270,12 @@ pub struct JobUsage {
     pub generated_tokens: u64,
     /// Forward passes.
     pub forwards: u64,
+    /// Units that a backend computed a second time, more exactly, since the first answer was unclear.
+    #[serde(default)]
+    pub repeated_units: u64,
+    /// Tokens that this forwarded again; no part of `computed_tokens`.
+    #[serde(default)]
+    pub repeated_tokens: u64,
 }
 
 impl AddAssign for JobUsage {
@@ -283,6 +289,8 @@ impl AddAssign for JobUsage {
         self.scored_positions += other.scored_positions;
         self.generated_tokens += other.generated_tokens;
         self.forwards += other.forwards;
+        self.repeated_units += other.repeated_units;
+        self.repeated_tokens += other.repeated_tokens;
     }
 }
 

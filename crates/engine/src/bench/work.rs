@@ -233,6 +233,8 @@ impl Work {
             .map(|tokens| ScoreRequest {
                 tokens: tokens.clone(),
                 trees: trees.clone(),
+                // Forwards are measured: none is repeated for an unclear answer.
+                decisive: vec![false; trees.len()],
             })
             .collect())
     }

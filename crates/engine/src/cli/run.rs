@@ -96,6 +96,7 @@ pub(super) enum NumericsArgument {
     F32,
     Int16,
     Int8,
+    Auto,
 }
 
 impl From<DeviceArgument> for Device {
@@ -115,6 +116,7 @@ impl From<NumericsArgument> for Numerics {
             NumericsArgument::F32 => Self::F32,
             NumericsArgument::Int16 => Self::Int16,
             NumericsArgument::Int8 => Self::Int8,
+            NumericsArgument::Auto => Self::Auto,
         }
     }
 }

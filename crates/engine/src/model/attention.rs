@@ -9,6 +9,7 @@ use std::sync::Arc;
 use kvcache::{KvCache, Prefix, PrefixKey};
 use rayon::prelude::*;
 
+use super::attention16::{Causal, Head, RoundedQuery, Softmax};
 use super::batch::Batch;
 use super::math;
 use super::tiles::{self, Values};
@@ -18,26 +19,44 @@ const TILE_ROWS: usize = 96;
 /// Keys of one step, a multiple of the panel: bounds a tile's scores to the second-level cache.
 const TILE_KEYS: usize = 512;
 
-/// A sealed prefix's keys in panels, packed once and shared by every forward.
+/// Tokens that a segment must have for packing its keys to pay.
+const PACKED_LEN: usize = 16;
+
+/// A sealed prefix, packed once and shared by every forward.
 #[derive(Debug, Clone)]
 pub struct PackedPrefix {
     key: PrefixKey,
-    heads: Arc<Vec<Vec<f32>>>, // [layers * kv_heads] panels
+    heads: Arc<Vec<PackedHead>>, // [layers * kv_heads]
+}
+
+#[derive(Debug)]
+enum PackedHead {
+    /// Keys in panels; the values are read where they are.
+    Floats(Vec<f32>),
+    /// Keys and values.
+    Integers(Head),
 }
 
 impl PackedPrefix {
-    /// Packs every layer's and head's keys.
-    pub fn new(prefix: &Prefix) -> Self {
+    /// Packs every layer's and head's keys; in 16-bit integers if asked to and the machine can.
+    pub fn new(prefix: &Prefix, integers: bool) -> Self {
         let layout = prefix.layout();
         let dim = layout.head_dim as usize;
         let len = prefix.len() as usize;
+        let integers = integers && Head::is_available(dim);
         let pairs: Vec<(u32, u32)> = (0..layout.layers)
             .flat_map(|layer| (0..layout.kv_heads).map(move |head| (layer, head)))
             .collect();
         let pack = |&(layer, head): &(u32, u32)| {
+            let (keys, values) = (prefix.keys(layer, head), prefix.values(layer, head));
+            if integers {
+                let mut head = Head::default();
+                head.pack(keys, values, dim, len, dim);
+                return PackedHead::Integers(head);
+            }
             let mut panels = vec![0.0; tiles::packed_len(len, dim)];
-            tiles::pack_keys(prefix.keys(layer, head), dim, len, dim, &mut panels);
-            panels
+            tiles::pack_keys(keys, dim, len, dim, &mut panels);
+            PackedHead::Floats(panels)
         };
         Self {
             key: prefix.key(),
@@ -87,6 +106,41 @@ enum Keys<'a> {
     Panels(&'a [f32]),
 }
 
+/// Keys and values of a batch's own segments, packed once a layer for all tiles that see them.
+#[derive(Debug, Default)]
+pub struct OwnHeads {
+    kv: usize,
+    heads: Vec<Head>, // [segments * kv], and what larger batches left
+}
+
+impl OwnHeads {
+    fn pack(&mut self, attention: Attention<'_>) {
+        let Attention { heads, batch, .. } = attention;
+        self.kv = heads.kv;
+        let count = batch.segments.len() * heads.kv;
+        if self.heads.len() < count {
+            self.heads.resize_with(count, Head::default);
+        }
+        self.heads[..count]
+            .par_iter_mut()
+            .enumerate()
+            .for_each(|(index, head)| {
+                let (segment, kv) = (batch.segments[index / heads.kv], index % heads.kv);
+                if segment.len < PACKED_LEN {
+                    return;
+                }
+                let run = attention.own_run(segment.start, segment.len, kv);
+                if let Keys::Rows(keys) = run.keys {
+                    head.pack(keys, run.values, run.stride, run.len, heads.dim);
+                }
+            });
+    }
+
+    fn head(&self, segment: usize, kv: usize) -> &Head {
+        &self.heads[segment * self.kv + kv]
+    }
+}
+
 /// Running softmax of a tile of query rows: the monoid {max, sum, out}.
 struct Tile {
     rows: usize,
@@ -96,6 +150,7 @@ struct Tile {
     out: Vec<f32>,    // [rows, dim]
     scores: Vec<f32>, // [rows, keys of one step, padded to panels]
     panels: Vec<f32>, // keys of one step, when they were not packed before
+    rounded: RoundedQuery,
 }
 
 /// One layer's attention over a packed batch.
@@ -113,6 +168,10 @@ pub struct Attention<'a> {
     pub heads: Heads,
     /// f32 `[tokens, (query + 2 kv) * dim]`, after rotary embedding.
     pub qkv: &'a [f32],
+    /// Whether keys and values are rounded, where the machine can.
+    pub integers: bool,
+    /// Whether only the rows that the batch asks for matter; others may be left as they are.
+    pub asked_only: bool,
 }
 
 impl<'a> Attention<'a> {
@@ -120,8 +179,13 @@ impl<'a> Attention<'a> {
     ///
     /// Promises equality with one full softmax within rounding, and that a row's result does not
     /// depend on the other rows of the batch.
-    pub fn attend(self, out: &mut [f32]) {
+    pub fn attend(self, own: &mut OwnHeads, out: &mut [f32]) {
         let heads = self.heads;
+        let integers = self.integers && Head::is_available(heads.dim);
+        let own = integers.then(|| {
+            own.pack(self);
+            &*own
+        });
         let tile_tokens = (TILE_ROWS / heads.group()).max(1);
         let mut work = Vec::new();
         let mut rest = out;
@@ -130,7 +194,16 @@ impl<'a> Attention<'a> {
                 let len = tile_tokens.min(part.len - start);
                 let (own, later) = rest.split_at_mut(len * heads.query * heads.dim);
                 rest = later;
-                work.push((segment, start, len, own));
+                let first = part.start + start;
+                let next = self.batch.asked.partition_point(|&token| token < first);
+                let is_asked = self
+                    .batch
+                    .asked
+                    .get(next)
+                    .is_some_and(|&token| token < first + len);
+                if is_asked || !self.asked_only {
+                    work.push((segment, start, len, own));
+                }
             }
         }
         work.into_par_iter()
@@ -138,25 +211,41 @@ impl<'a> Attention<'a> {
                 for kv in 0..heads.kv {
                     let first = self.batch.segments[segment].start + start;
                     tile.load(self.qkv, first..first + len, kv, heads);
-                    self.attend_tile(tile, segment, start, len, kv);
+                    if integers {
+                        tile.rounded.round(&tile.query, heads.dim);
+                    }
+                    self.attend_tile(tile, own, segment, start, len, kv);
                     tile.store(out, len, kv, heads);
                 }
             });
     }
 
     /// Prefix, paged slots, ancestors, own tokens: the keys in the order of their positions.
-    fn attend_tile(self, tile: &mut Tile, segment: usize, start: usize, len: usize, kv: usize) {
+    fn attend_tile(
+        self,
+        tile: &mut Tile,
+        own: Option<&OwnHeads>,
+        segment: usize,
+        start: usize,
+        len: usize,
+        kv: usize,
+    ) {
         let heads = self.heads;
         let dim = heads.dim;
         let (layer, head) = (self.layer as u32, kv as u32);
         if let (Some(prefix), Some(packed)) = (&self.batch.prefix, self.packed) {
-            let run = Run {
-                keys: Keys::Panels(&packed.heads[self.layer * heads.kv + kv]),
-                values: prefix.values(layer, head),
-                stride: dim,
-                len: prefix.len() as usize,
-            };
-            tile.attend(run, None, heads);
+            match &packed.heads[self.layer * heads.kv + kv] {
+                PackedHead::Integers(packed) => tile.attend_integers(packed, None),
+                PackedHead::Floats(panels) => {
+                    let run = Run {
+                        keys: Keys::Panels(panels),
+                        values: prefix.values(layer, head),
+                        stride: dim,
+                        len: prefix.len() as usize,
+                    };
+                    tile.attend(run, None, heads);
+                }
+            }
         }
         if let Some(past) = self.batch.past(segment) {
             for (keys, values) in self.cache.runs(past, layer, head) {
@@ -173,12 +262,31 @@ impl<'a> Attention<'a> {
                 );
             }
         }
-        let ancestors: Vec<_> = self.batch.ancestors(segment).collect();
-        for ancestor in ancestors.iter().rev() {
-            tile.attend(self.own_run(ancestor.start, ancestor.len, kv), None, heads);
+        let ancestors: Vec<usize> = self.batch.ancestors(segment).collect();
+        let packed = |segment: usize| {
+            let len = self.batch.segments[segment].len;
+            own.filter(|_| len >= PACKED_LEN)
+                .map(|own| own.head(segment, kv))
+        };
+        for &ancestor in ancestors.iter().rev() {
+            match packed(ancestor) {
+                Some(head) => tile.attend_integers(head, None),
+                None => {
+                    let part = self.batch.segments[ancestor];
+                    tile.attend(self.own_run(part.start, part.len, kv), None, heads);
+                }
+            }
         }
-        let first = self.batch.segments[segment].start;
-        tile.attend(self.own_run(first, start + len, kv), Some(start), heads);
+        match packed(segment) {
+            Some(head) => {
+                let group = heads.group();
+                tile.attend_integers(head, Some(Causal { start, group }));
+            }
+            None => {
+                let first = self.batch.segments[segment].start;
+                tile.attend(self.own_run(first, start + len, kv), Some(start), heads);
+            }
+        }
     }
 
     /// Keys and values of tokens of the batch itself.
@@ -204,6 +312,7 @@ impl Tile {
             out: Vec::new(),
             scores: Vec::new(),
             panels: Vec::new(),
+            rounded: RoundedQuery::default(),
         }
     }
 
@@ -248,6 +357,16 @@ impl Tile {
             };
             tiles::accumulate(&self.scores, width, values, heads.dim, &mut self.out);
         }
+    }
+
+    /// Attends the tile to a packed head in integers; the query must have been rounded.
+    fn attend_integers(&mut self, head: &Head, causal: Option<Causal>) {
+        let state = Softmax {
+            max: &mut self.max,
+            sum: &mut self.sum,
+            out: &mut self.out,
+        };
+        head.attend(&self.rounded, causal, state);
     }
 
     /// scores = query * keys^T; returns the row width, `len` padded to whole panels.

@@ -36,6 +36,8 @@ pub struct Batch<'a> {
     pub slots: Vec<SlotId>,
     /// `[asked]` token indices, ascending, whose final hidden state is wanted.
     pub asked: Vec<usize>,
+    /// Whether a coarser number format will do, where the model has one.
+    pub coarse: bool,
 }
 
 impl Batch<'_> {
@@ -81,19 +83,69 @@ impl Batch<'_> {
         self.prefix.as_ref().map_or(0, Prefix::len)
     }
 
-    /// The segment's ancestors, nearest first.
-    pub fn ancestors(&self, segment: usize) -> impl Iterator<Item = Segment> + '_ {
+    /// The segment's ancestors, nearest first, as indices.
+    pub fn ancestors(&self, segment: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(self.segments[segment].parent, |&at| {
             self.segments[at].parent
         })
-        .map(|at| self.segments[at])
     }
 
     /// The sequence whose slots precede the segment's context, if any.
     pub fn past(&self, segment: usize) -> Option<&SequenceKv> {
-        let own = self.segments[segment];
-        let root = self.ancestors(segment).last().unwrap_or(own);
-        root.past.map(|at| self.sequences[at])
+        let root = self.ancestors(segment).last().unwrap_or(segment);
+        self.segments[root].past.map(|at| self.sequences[at])
+    }
+
+    /// Cuts a batch that keeps nothing into at most `count` batches of whole contexts and about
+    /// equal numbers of rows; together they ask for the same rows in the same order.
+    ///
+    /// # Panics
+    /// If the batch has slots.
+    pub fn split(&self, count: usize) -> Vec<Batch<'_>> {
+        assert!(self.slots.is_empty(), "rows that are kept stay together");
+        let mut parts: Vec<Batch<'_>> = Vec::new();
+        let (mut first_segment, mut first_token) = (0, 0);
+        for index in 1..=self.segments.len() {
+            let end = self
+                .segments
+                .get(index)
+                .map_or(self.tokens.len(), |segment| segment.start);
+            let is_root = self
+                .segments
+                .get(index)
+                .is_none_or(|segment| segment.parent.is_none());
+            let is_last = index == self.segments.len();
+            // Parts take contexts until they have their share of the rows.
+            let share = self.tokens.len() * (parts.len() + 1) / count;
+            if !is_last && (!is_root || end < share || parts.len() + 1 == count) {
+                continue;
+            }
+            let rows = first_token..end;
+            let from = self.asked.partition_point(|&token| token < rows.start);
+            let to = self.asked.partition_point(|&token| token < rows.end);
+            parts.push(Batch {
+                prefix: self.prefix.clone(),
+                sequences: self.sequences.clone(),
+                tokens: self.tokens[rows.clone()].to_vec(),
+                positions: self.positions[rows.clone()].to_vec(),
+                segments: self.segments[first_segment..index]
+                    .iter()
+                    .map(|segment| Segment {
+                        start: segment.start - rows.start,
+                        parent: segment.parent.map(|parent| parent - first_segment),
+                        ..*segment
+                    })
+                    .collect(),
+                slots: Vec::new(),
+                asked: self.asked[from..to]
+                    .iter()
+                    .map(|token| token - rows.start)
+                    .collect(),
+                coarse: self.coarse,
+            });
+            (first_segment, first_token) = (index, end);
+        }
+        parts
     }
 
     /// Empties the batch, keeping its memory.

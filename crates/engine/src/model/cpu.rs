@@ -1,15 +1,22 @@
-//! The fast CPU path: dense projections over contiguous weights, fused query/key/value and
-//! gate/up, prefix attention as matrix products, no allocation once the buffers have grown.
+//! The fast CPU path: projections over packed weights, fused query/key/value and gate/up, prefix
+//! attention as matrix products, no allocation of buffers once they have grown.
+//!
+//! A batch of several contexts is cut into lanes of whole contexts. A lane goes through all layers
+//! on its own thread and waits for no other; what a thread leaves undone others may take.
 
 use kvcache::KvCache;
 use rayon::prelude::*;
 
-use super::attention::{Attention, Heads, PackedPrefix};
+use super::attention::{Attention, Heads, OwnHeads, PackedPrefix};
 use super::batch::Batch;
+use super::integer::Isa;
 use super::linear::{Linear, Numerics, Rounded};
 use super::math::{self, RotaryTable};
 use super::{Model, ModelConfig, ModelFiles};
 use crate::error::EngineError;
+
+/// Rows that a lane aims for: they keep the projections busy and stay near the core.
+const LANE_ROWS: usize = 256;
 
 struct Layer {
     attention_norm: Vec<f32>,
@@ -20,7 +27,7 @@ struct Layer {
     down: Linear,
 }
 
-/// Buffers of one forward; they grow to the largest batch seen and stay.
+/// Buffers of one lane; they grow to the largest batch seen and stay.
 #[derive(Default)]
 struct Buffers {
     residual: Vec<f32>,  // [rows, hidden]
@@ -31,6 +38,7 @@ struct Buffers {
     gate_up: Vec<f32>,   // [rows, 2 * feed_forward]
     activated: Vec<f32>, // [rows, feed_forward]
     rounded: Rounded,    // scratch of the integer tiers
+    own: OwnHeads,       // keys and values of the batch itself
 }
 
 /// A model whose weights live in memory, in the format of its numerics tier.
@@ -43,7 +51,7 @@ pub struct CpuModel {
     output_norm: Vec<f32>,
     rotary: RotaryTable,
     packed: Option<PackedPrefix>,
-    buffers: Buffers,
+    lanes: Vec<Buffers>, // at least one
     rows_forwarded: u64,
     forwards: u64,
 }
@@ -54,6 +62,7 @@ impl CpuModel {
     /// # Errors
     /// `BadModel` naming the tensor that is missing or has the wrong shape or type.
     pub fn load(files: &ModelFiles, numerics: Numerics) -> Result<Self, EngineError> {
+        let numerics = numerics.resolve();
         let config = files.config.clone();
         let (hidden, vocab) = (config.hidden, config.vocab);
         let layers = (0..config.layers)
@@ -66,15 +75,20 @@ impl CpuModel {
         } else {
             embedding.clone()
         };
+        // The head is never coarse: few rows pass it, and they carry the answer.
+        let head_numerics = match numerics {
+            Numerics::F32 => Numerics::F32,
+            _ => Numerics::Int16,
+        };
         Ok(Self {
             embedding,
-            head: Linear::new(hidden, vocab, head, None, numerics),
+            head: Linear::new(hidden, vocab, head, None, head_numerics),
             numerics,
             layers,
             output_norm: files.tensor("output_norm.weight", &[hidden])?,
             rotary: RotaryTable::new(config.head_dim, config.rope_base),
             packed: None,
-            buffers: Buffers::default(),
+            lanes: vec![Buffers::default()],
             rows_forwarded: 0,
             forwards: 0,
             config,
@@ -131,7 +145,8 @@ fn norm_rows(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
 
 impl Buffers {
     /// The feed-forward part of one layer over the first `rows` rows of the residual.
-    fn feed_forward(&mut self, layer: &Layer, config: &ModelConfig, rows: usize) {
+    fn feed_forward(&mut self, pass: &Pass<'_>, layer: &Layer, rows: usize) {
+        let config = pass.config;
         let (hidden, wide) = (config.hidden, config.feed_forward);
         let residual = sized(&mut self.residual, rows * hidden);
         let normed = sized(&mut self.normed, rows * hidden);
@@ -142,34 +157,36 @@ impl Buffers {
             normed,
         );
         let gate_up = sized(&mut self.gate_up, rows * 2 * wide);
-        layer.gate_up.forward(normed, &mut self.rounded, gate_up);
+        layer
+            .gate_up
+            .forward(normed, pass.coarse, &mut self.rounded, gate_up);
         let activated = sized(&mut self.activated, rows * wide);
         activated
             .par_chunks_mut(wide)
+            .with_min_len(16)
             .zip(gate_up.par_chunks(2 * wide))
             .for_each(|(out, row)| {
                 math::swiglu(&row[..wide], &row[wide..], out);
             });
         let projected = sized(&mut self.projected, rows * hidden);
-        layer.down.forward(activated, &mut self.rounded, projected);
+        layer
+            .down
+            .forward(activated, pass.coarse, &mut self.rounded, projected);
         math::add(residual, projected);
     }
 
     /// Query, key and value of every row, rotated to its position.
-    fn project_qkv(
-        &mut self,
-        layer: &Layer,
-        config: &ModelConfig,
-        positions: &[u32],
-        rotary: &RotaryTable,
-    ) {
+    fn project_qkv(&mut self, pass: &Pass<'_>, layer: &Layer, positions: &[u32]) {
+        let (config, rotary) = (pass.config, pass.rotary);
         let rows = positions.len();
         let residual = sized(&mut self.residual, rows * config.hidden);
         let normed = sized(&mut self.normed, rows * config.hidden);
         norm_rows(residual, &layer.attention_norm, config.norm_epsilon, normed);
         let width = config.qkv_width();
         let qkv = sized(&mut self.qkv, rows * width);
-        layer.qkv.forward(normed, &mut self.rounded, qkv);
+        layer
+            .qkv
+            .forward(normed, pass.coarse, &mut self.rounded, qkv);
         let rotated = (config.heads + config.kv_heads) * config.head_dim;
         qkv.par_chunks_mut(width)
             .with_min_len(16)
@@ -195,62 +212,63 @@ impl Buffers {
     }
 }
 
-impl Model for CpuModel {
-    fn config(&self) -> &ModelConfig {
-        &self.config
-    }
+/// The cache of a forward: keys and values are written only where a batch has slots.
+enum Slots<'a> {
+    Read(&'a KvCache),
+    Write(&'a mut KvCache),
+}
 
-    fn tier(&self) -> String {
-        format!("cpu-{}-v1", self.numerics.name())
-    }
+/// What all lanes of a forward share.
+struct Pass<'a> {
+    config: &'a ModelConfig,
+    embedding: &'a [f32],
+    layers: &'a [Layer],
+    output_norm: &'a [f32],
+    rotary: &'a RotaryTable,
+    packed: Option<&'a PackedPrefix>,
+    /// Whether attention is rounded.
+    integers: bool,
+    /// Whether projections may use the coarser format.
+    coarse: bool,
+}
 
-    fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
-        let config = &self.config;
-        let rows = batch.tokens.len();
-        let hidden = config.hidden;
-        self.rows_forwarded += rows as u64;
-        self.forwards += 1;
-        let last_position = batch
-            .positions
-            .iter()
-            .max()
-            .map_or(0, |&last| last as usize);
-        self.rotary.grow(last_position + 1);
-        // One rubric is in use at a time: its keys are packed when it first appears.
-        if let Some(prefix) = &batch.prefix
-            && self
-                .packed
-                .as_ref()
-                .is_none_or(|packed| packed.key() != prefix.key())
-        {
-            self.packed = Some(PackedPrefix::new(prefix));
-        }
+impl Pass<'_> {
+    /// Takes a batch through all layers; returns the asked rows, normed, `[asked, hidden]`.
+    fn forward(&self, batch: &Batch<'_>, mut slots: Slots<'_>, buffers: &mut Buffers) -> Vec<f32> {
+        let config = self.config;
+        let (rows, hidden) = (batch.tokens.len(), config.hidden);
         let heads = Heads {
             query: config.heads,
             kv: config.kv_heads,
             dim: config.head_dim,
         };
-        let buffers = &mut self.buffers;
         let residual = sized(&mut buffers.residual, rows * hidden);
         for (row, &token) in residual.chunks_exact_mut(hidden).zip(&batch.tokens) {
             row.copy_from_slice(&self.embedding[token as usize * hidden..][..hidden]);
         }
         for (index, layer) in self.layers.iter().enumerate() {
-            buffers.project_qkv(layer, config, &batch.positions, &self.rotary);
+            buffers.project_qkv(self, layer, &batch.positions);
             let qkv = sized(&mut buffers.qkv, rows * config.qkv_width());
-            store_slots(batch, cache, index, config, qkv);
+            if let Slots::Write(cache) = &mut slots {
+                store_slots(batch, cache, index, config, qkv);
+            }
             let attended = sized(&mut buffers.attended, rows * heads.query * heads.dim);
+            let last = index + 1 == config.layers;
             Attention {
                 batch,
-                packed: self.packed.as_ref(),
-                cache,
+                packed: self.packed,
+                cache: match &slots {
+                    Slots::Read(cache) => cache,
+                    Slots::Write(cache) => cache,
+                },
                 layer: index,
                 heads,
                 qkv,
+                integers: self.integers,
+                asked_only: last,
             }
-            .attend(attended);
-            // After the last attention only the asked rows matter.
-            let last = index + 1 == config.layers;
+            .attend(&mut buffers.own, attended);
+            // After the last keys and values only the asked rows matter.
             let kept = if last { batch.asked.len() } else { rows };
             if last {
                 buffers.keep_rows(&batch.asked, config);
@@ -259,22 +277,83 @@ impl Model for CpuModel {
             let projected = sized(&mut buffers.projected, kept * hidden);
             layer
                 .attention_output
-                .forward(attended, &mut buffers.rounded, projected);
+                .forward(attended, self.coarse, &mut buffers.rounded, projected);
             math::add(sized(&mut buffers.residual, kept * hidden), projected);
-            buffers.feed_forward(layer, config, kept);
+            buffers.feed_forward(self, layer, kept);
         }
         let asked = batch.asked.len();
         let mut out = vec![0.0; asked * hidden];
         let residual = sized(&mut buffers.residual, asked * hidden);
-        norm_rows(residual, &self.output_norm, config.norm_epsilon, &mut out);
-        Ok(out)
+        norm_rows(residual, self.output_norm, config.norm_epsilon, &mut out);
+        out
+    }
+}
+
+impl Model for CpuModel {
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn tier(&self) -> String {
+        format!("cpu-{}-{}-v2", self.numerics.name(), Isa::detect().name())
+    }
+
+    fn asks_again(&self) -> bool {
+        self.numerics == Numerics::Auto
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
+        let config = &self.config;
+        let rows = batch.tokens.len();
+        self.rows_forwarded += rows as u64;
+        self.forwards += 1;
+        let last_position = batch
+            .positions
+            .iter()
+            .max()
+            .map_or(0, |&last| last as usize);
+        self.rotary.grow(last_position + 1);
+        let integers = self.numerics != Numerics::F32;
+        // One rubric is in use at a time: its keys are packed when it first appears.
+        if let Some(prefix) = &batch.prefix
+            && self
+                .packed
+                .as_ref()
+                .is_none_or(|packed| packed.key() != prefix.key())
+        {
+            self.packed = Some(PackedPrefix::new(prefix, integers));
+        }
+        let pass = Pass {
+            config,
+            embedding: &self.embedding,
+            layers: &self.layers,
+            output_norm: &self.output_norm,
+            rotary: &self.rotary,
+            packed: self.packed.as_ref(),
+            integers,
+            coarse: batch.coarse,
+        };
+        let lanes = rows.div_ceil(LANE_ROWS).max(rayon::current_num_threads());
+        if !batch.slots.is_empty() || lanes == 1 {
+            return Ok(pass.forward(batch, Slots::Write(cache), &mut self.lanes[0]));
+        }
+        let parts = batch.split(lanes);
+        if self.lanes.len() < parts.len() {
+            self.lanes.resize_with(parts.len(), Buffers::default);
+        }
+        let outs: Vec<Vec<f32>> = parts
+            .par_iter()
+            .zip(self.lanes.par_iter_mut())
+            .map(|(part, buffers)| pass.forward(part, Slots::Read(cache), buffers))
+            .collect();
+        Ok(outs.concat())
     }
 
     fn logits(&mut self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
         let rows = hidden.len() / self.config.hidden;
         let mut out = vec![0.0; rows * self.config.vocab];
-        self.head
-            .forward(hidden, &mut self.buffers.rounded, &mut out);
+        let rounded = &mut self.lanes[0].rounded;
+        self.head.forward(hidden, false, rounded, &mut out);
         Ok(out)
     }
 

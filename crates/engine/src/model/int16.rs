@@ -58,7 +58,7 @@ impl Panels {
                         for (at, value) in part.iter().enumerate() {
                             let k = index * group + at;
                             values[(k / 2) * 2 * PANEL + column * 2 + k % 2] =
-                                (value * inverse).round() as i16;
+                                nearest(value * inverse) as i16;
                         }
                     }
                 }
@@ -153,9 +153,17 @@ fn round_groups_body(x: &[f32], group: usize, values: &mut [i16], scales: &mut [
 fn round_groups(x: &[f32], group: usize, values: &mut [i16], scales: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     {
+        #[target_feature(enable = "avx512f,avx512bw")]
+        fn widest(x: &[f32], group: usize, values: &mut [i16], scales: &mut [f32]) {
+            round_groups_body(x, group, values, scales);
+        }
         #[target_feature(enable = "avx2")]
         fn wide(x: &[f32], group: usize, values: &mut [i16], scales: &mut [f32]) {
             round_groups_body(x, group, values, scales);
+        }
+        if std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512bw") {
+            // SAFETY: as below.
+            return unsafe { widest(x, group, values, scales) };
         }
         if std::is_x86_feature_detected!("avx2") {
             // SAFETY: the feature was just detected. Plain multiply and add, no fusion, so that

@@ -133,8 +133,12 @@ impl Panels {
                 rows: &rounded.values[first * self.inputs..][..count * self.inputs],
                 row_scales: &rounded.scales[first * groups..][..count * groups],
                 group: self.group,
+                place: target.place(first, count, panel),
             };
             block.multiply(self.isa, &mut tile[..count]);
+            if block.place.is_some() {
+                continue;
+            }
             for (offset, row) in tile[..count].iter().enumerate() {
                 target.write(first + offset, panel, &row.0);
             }

@@ -32,6 +32,16 @@ impl Isa {
         Self::available().last().copied().unwrap_or(Self::Scalar)
     }
 
+    /// Its name in a numerics tier.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Avx512Vnni => "avx512vnni",
+            Self::AvxVnni => "avxvnni",
+            Self::Avx2 => "avx2",
+            Self::Scalar => "scalar",
+        }
+    }
+
     /// All that this machine has, from the plainest to the best.
     pub fn available() -> Vec<Self> {
         #[allow(unused_mut)]
@@ -113,6 +123,38 @@ impl Target {
         // them.
         unsafe {
             std::ptr::copy_nonoverlapping(values.as_ptr(), self.start.add(at), columns);
+        }
+    }
+
+    /// Where a whole panel's columns of `rows` rows lie; none for a panel that is not whole.
+    #[allow(unsafe_code)]
+    pub(super) fn place(&self, row: usize, rows: usize, panel: usize) -> Option<Place> {
+        let at = row * self.stride + panel * PANEL;
+        if (panel + 1) * PANEL > self.stride {
+            return None;
+        }
+        assert!(rows > 0 && at + (rows - 1) * self.stride + PANEL <= self.len);
+        Some(Place {
+            // SAFETY: inside the matrix, as just asserted.
+            start: unsafe { self.start.add(at) },
+            stride: self.stride,
+        })
+    }
+}
+
+/// A panel's columns of some rows in the output matrix, for one writer.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) start: *mut f32,
+    pub(super) stride: usize,
+}
+
+impl Place {
+    /// The place some rows further down.
+    pub(super) fn below(self, rows: usize) -> Self {
+        Self {
+            start: self.start.wrapping_add(rows * self.stride),
+            ..self
         }
     }
 }

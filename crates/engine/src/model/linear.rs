@@ -12,15 +12,28 @@ pub enum Numerics {
     /// 32-bit floats throughout.
     F32,
     /// 12-bit weights and 13-bit activations in 16-bit integers, scales per group.
-    #[default]
     Int16,
-    /// 8-bit weights and activations, scales per group.
+    /// 8-bit weights and activations, scales per group, for the rows of records; the rubric and
+    /// decoded text as in [`Numerics::Int16`].
     Int8,
+    /// As [`Numerics::Int8`], and records whose answer that leaves unclear again as in
+    /// [`Numerics::Int16`]. On machines without 8-bit accumulation, where it would not pay,
+    /// [`Numerics::Int16`] alone.
+    #[default]
+    Auto,
 }
 
 impl Numerics {
     /// Every tier.
-    pub const ALL: [Self; 3] = [Self::F32, Self::Int16, Self::Int8];
+    pub const ALL: [Self; 4] = [Self::F32, Self::Int16, Self::Int8, Self::Auto];
+
+    /// What this machine makes of it.
+    pub fn resolve(self) -> Self {
+        match self {
+            Self::Auto if !matches!(Isa::detect(), Isa::Avx512Vnni | Isa::AvxVnni) => Self::Int16,
+            other => other,
+        }
+    }
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -28,6 +41,7 @@ impl Numerics {
             Self::F32 => "f32",
             Self::Int16 => "int16",
             Self::Int8 => "int8",
+            Self::Auto => "auto",
         }
     }
 }
@@ -45,7 +59,6 @@ enum Weight {
     /// Contiguous `[outputs, inputs]`, as model files store them.
     F32(Vec<f32>),
     Int16(int16::Panels),
-    Int8(int8::Panels),
 }
 
 /// One projection with its optional bias.
@@ -54,12 +67,13 @@ pub struct Linear {
     inputs: usize,
     outputs: usize,
     weight: Weight,
+    coarse: Option<int8::Panels>,
     bias: Option<Vec<f32>>, // [outputs]
 }
 
 impl Linear {
-    /// Takes weights `[outputs, inputs]` and puts them into the tier's format. Widths that the
-    /// integer tiers cannot group stay in f32.
+    /// Takes weights `[outputs, inputs]` and puts them into the tier's formats. Widths that an
+    /// integer format cannot group stay in the next finer one.
     ///
     /// # Panics
     /// If the sizes do not agree.
@@ -73,32 +87,34 @@ impl Linear {
         assert_eq!(weight.len(), inputs * outputs);
         assert!(bias.as_ref().is_none_or(|bias| bias.len() == outputs));
         let isa = Isa::detect();
+        let coarse = match numerics {
+            Numerics::Int8 | Numerics::Auto => int8::Panels::pack(&weight, inputs, outputs, isa),
+            Numerics::F32 | Numerics::Int16 => None,
+        };
         let packed = match numerics {
             Numerics::F32 => None,
-            Numerics::Int16 => {
-                int16::Panels::pack(&weight, inputs, outputs, isa).map(Weight::Int16)
-            }
-            Numerics::Int8 => int8::Panels::pack(&weight, inputs, outputs, isa).map(Weight::Int8),
+            _ => int16::Panels::pack(&weight, inputs, outputs, isa).map(Weight::Int16),
         };
-        let weight = packed.unwrap_or(Weight::F32(weight));
         Self {
             inputs,
             outputs,
-            weight,
+            weight: packed.unwrap_or(Weight::F32(weight)),
+            coarse,
             bias,
         }
     }
 
-    /// out = x * weight^T + bias. `x` is `[rows, inputs]`, `out` is `[rows, outputs]`; `rounded`
-    /// is scratch that keeps its memory.
+    /// out = x * weight^T + bias. `x` is `[rows, inputs]`, `out` is `[rows, outputs]`; `coarse`
+    /// allows the tier's coarser format, where it has one; `rounded` is scratch that keeps its
+    /// memory.
     ///
     /// # Panics
     /// If the sizes do not agree.
-    pub fn forward(&self, x: &[f32], rounded: &mut Rounded, out: &mut [f32]) {
-        match &self.weight {
-            Weight::F32(weight) => self.multiply(weight, x, out),
-            Weight::Int16(panels) => panels.forward(x, &mut rounded.int16, out),
-            Weight::Int8(panels) => panels.forward(x, &mut rounded.int8, out),
+    pub fn forward(&self, x: &[f32], coarse: bool, rounded: &mut Rounded, out: &mut [f32]) {
+        match (&self.coarse, &self.weight) {
+            (Some(panels), _) if coarse => panels.forward(x, &mut rounded.int8, out),
+            (_, Weight::F32(weight)) => self.multiply(weight, x, out),
+            (_, Weight::Int16(panels)) => panels.forward(x, &mut rounded.int16, out),
         }
         if let Some(bias) = &self.bias {
             out.chunks_exact_mut(self.outputs)

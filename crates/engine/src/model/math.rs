@@ -1,7 +1,7 @@
 //! Element-wise pieces of the CPU forward: exponential, RMS norm, SwiGLU, rotary embedding.
 //!
-//! Plain loops that the compiler vectorises; each is compiled twice, once for AVX2 and FMA behind
-//! run-time detection, so that a default build is fast and still runs anywhere.
+//! Plain loops that the compiler vectorises; each is compiled for AVX-512, for AVX2 with FMA and plainly, chosen at run
+//! time, so that a default build is fast and still runs anywhere.
 
 /// Multiplies and adds, fused where the target has it.
 #[inline(always)]
@@ -41,9 +41,17 @@ macro_rules! dispatched {
         pub fn $name($($arg: $ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
             {
+                #[target_feature(enable = "avx512f")]
+                fn widest($($arg: $ty),*) $(-> $ret)? {
+                    $body::<true>($($arg),*)
+                }
                 #[target_feature(enable = "avx2,fma")]
                 fn wide($($arg: $ty),*) $(-> $ret)? {
                     $body::<true>($($arg),*)
+                }
+                if std::is_x86_feature_detected!("avx512f") {
+                    // SAFETY: the feature was just detected.
+                    return unsafe { widest($($arg),*) };
                 }
                 if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
                     // SAFETY: both features were just detected.

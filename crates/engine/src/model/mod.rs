@@ -4,6 +4,7 @@
 //! Both are tested equal to candle-transformers and to each other.
 
 pub mod attention;
+pub mod attention16;
 pub mod batch;
 pub mod config;
 pub mod cpu;
@@ -13,6 +14,7 @@ pub mod integer;
 pub mod linear;
 pub mod math;
 pub mod portable;
+
 pub mod tiles;
 pub mod weights;
 
@@ -50,6 +52,11 @@ pub trait Model: Send {
     /// # Errors
     /// `Tensor` when the device fails.
     fn logits(&mut self, hidden: &[f32]) -> Result<Vec<f32>, EngineError>;
+
+    /// Whether answers that a coarse batch leaves unclear should be asked again in a finer one.
+    fn asks_again(&self) -> bool {
+        false
+    }
 
     /// Drops its own copy of a sealed prefix, where it keeps one for every prefix that it has seen.
     fn forget(&mut self, _key: &PrefixKey) {}

@@ -33,6 +33,7 @@ fn score(runner: &mut Runner, prefix: &[u32], records: &[Vec<u32>]) -> Vec<Score
         .map(|tokens| ScoreRequest {
             tokens: tokens.clone(),
             trees: trees(),
+            decisive: vec![true; trees().len()],
         })
         .collect();
     let mut out: Vec<Option<ScoreResult>> = vec![None; records.len()];
@@ -286,6 +287,7 @@ fn stopping_early_leaves_the_rest_without_a_result() {
         .map(|_| ScoreRequest {
             tokens: random.tokens(10),
             trees: trees(),
+            decisive: vec![true; trees().len()],
         })
         .collect();
     let asked = std::cell::Cell::new(0);

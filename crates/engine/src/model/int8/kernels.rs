@@ -4,11 +4,11 @@
 //! a group's sums start at its offsets, stay exact in 32 bits, and are scaled once. Kernels differ
 //! in instructions and in the rows that they keep in registers, not in any bit of the result.
 
-use super::super::integer::{Columns, Isa, PANEL};
+use super::super::integer::{Columns, Isa, PANEL, Place};
 use super::Fours;
 
 /// Inputs that one pass aims for: with the block's rows they fit the first-level cache.
-const PASS_INPUTS: usize = 256;
+const PASS_INPUTS: usize = 576;
 
 /// A panel and a block of rows.
 pub(super) struct Block<'a> {
@@ -24,11 +24,14 @@ pub(super) struct Block<'a> {
     pub(super) row_scales: &'a [f32],
     /// Inputs that share a scale.
     pub(super) group: usize,
+    /// Where the last sums go; none when they stay in the tile.
+    pub(super) place: Option<Place>,
 }
 
 /// The groups of one pass for some consecutive rows of a block.
 #[derive(Clone, Copy)]
 struct Strip<'a> {
+    is_first: bool, // whether nothing is in the tile yet
     groups: usize,
     group: usize,                      // inputs of a group
     stride: usize,                     // rows of the block
@@ -37,6 +40,7 @@ struct Strip<'a> {
     offsets: &'a [Columns<i32>],       // [groups]
     rows: &'a [u8],                    // [groups][stride][group], from the strip's first row on
     row_scales: &'a [f32],             // [groups][stride], likewise
+    place: Option<Place>,              // of the strip's first row, in the last pass
 }
 
 /// Calls a kernel with the number of rows as a constant.
@@ -50,10 +54,9 @@ macro_rules! with_rows {
 }
 
 impl Block<'_> {
-    /// Fills `tile`, one row of sums for each row of the block.
+    /// Sums every row of the block in `tile`; the finished sums go to the place, if there is one.
     #[allow(unsafe_code)]
     pub(super) fn multiply(&self, isa: Isa, tile: &mut [Columns<f32>]) {
-        tile.iter_mut().for_each(|row| row.0.fill(0.0));
         match isa {
             Isa::Scalar => self.strips(1, tile, |strip, tile| scalar(strip, &mut tile[0].0)),
             #[cfg(target_arch = "x86_64")]
@@ -93,6 +96,7 @@ impl Block<'_> {
             let row_scales = &self.row_scales[first * stride..];
             for (index, tile) in tile.chunks_mut(rows_max).enumerate() {
                 let strip = Strip {
+                    is_first: first == 0,
                     groups,
                     group,
                     stride,
@@ -101,6 +105,10 @@ impl Block<'_> {
                     offsets: &self.offsets[first..][..groups],
                     rows: &rows[index * rows_max * group..],
                     row_scales: &row_scales[index * rows_max..],
+                    place: match self.place {
+                        Some(place) if first + groups == all => Some(place.below(index * rows_max)),
+                        _ => None,
+                    },
                 };
                 kernel(strip, tile);
             }
@@ -121,7 +129,11 @@ impl Strip<'_> {
     }
 }
 
+#[allow(unsafe_code)]
 fn scalar(strip: Strip<'_>, out: &mut [f32; PANEL]) {
+    if strip.is_first {
+        out.fill(0.0);
+    }
     for group in 0..strip.groups {
         let row = &strip.rows[group * strip.stride * strip.group..][..strip.group];
         let row_scale = strip.row_scales[group * strip.stride];
@@ -138,6 +150,10 @@ fn scalar(strip: Strip<'_>, out: &mut [f32; PANEL]) {
             *out = (sum as f32).mul_add(row_scale * scale, *out);
         }
     }
+    if let Some(place) = strip.place {
+        // SAFETY: the place has this row.
+        unsafe { place.start.copy_from_nonoverlapping(out.as_ptr(), PANEL) };
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -149,7 +165,8 @@ fn avx512<const R: usize>(strip: Strip<'_>, tile: &mut [Columns<f32>]) {
     strip.check(R);
     let size = strip.group;
     for group in 0..strip.groups {
-        // SAFETY: all pointers stay inside the slices, as `check` asserted.
+        let place = strip.place.filter(|_| group + 1 == strip.groups);
+        // SAFETY: all pointers stay inside the slices, as `check` asserted, or in the place.
         unsafe {
             let rows = strip.rows.as_ptr().add(group * strip.stride * size);
             let weights = strip.weights.as_ptr().add(group * size / 4).cast::<i8>();
@@ -178,7 +195,16 @@ fn avx512<const R: usize>(strip: Strip<'_>, tile: &mut [Columns<f32>]) {
                     let out = tile[row].0.as_mut_ptr().add(half * 16);
                     let scale = _mm512_mul_ps(row_scale, scales[half]);
                     let sum = _mm512_cvtepi32_ps(sums[row][half]);
-                    _mm512_storeu_ps(out, _mm512_fmadd_ps(sum, scale, _mm512_loadu_ps(out)));
+                    let before = if strip.is_first && group == 0 {
+                        _mm512_setzero_ps()
+                    } else {
+                        _mm512_loadu_ps(out)
+                    };
+                    let to = match place {
+                        Some(place) => place.start.add(row * place.stride + half * 16),
+                        None => out,
+                    };
+                    _mm512_storeu_ps(to, _mm512_fmadd_ps(sum, scale, before));
                 }
             }
         }
@@ -199,7 +225,8 @@ macro_rules! narrow {
             strip.check(R);
             let size = strip.group;
             for (group, half) in (0..strip.groups).flat_map(|group| [(group, 0), (group, 16)]) {
-                // SAFETY: all pointers stay inside the slices, as `check` asserted.
+                let place = strip.place.filter(|_| group + 1 == strip.groups);
+                // SAFETY: all pointers stay inside the slices, as `check` asserted, or in the place.
                 unsafe {
                     let rows = strip.rows.as_ptr().add(group * strip.stride * size);
                     let weights = strip.weights.as_ptr().add(group * size / 4).cast::<i8>();
@@ -236,8 +263,18 @@ macro_rules! narrow {
                             let scale =
                                 _mm256_mul_ps(row_scale, _mm256_loadu_ps(scales.add(part * 8)));
                             let sum = _mm256_cvtepi32_ps(sums[row][part]);
-                            let sum = _mm256_fmadd_ps(sum, scale, _mm256_loadu_ps(out));
-                            _mm256_storeu_ps(out, sum);
+                            let before = if strip.is_first && group == 0 {
+                                _mm256_setzero_ps()
+                            } else {
+                                _mm256_loadu_ps(out)
+                            };
+                            let to = match place {
+                                Some(place) => {
+                                    place.start.add(row * place.stride + half + part * 8)
+                                }
+                                None => out,
+                            };
+                            _mm256_storeu_ps(to, _mm256_fmadd_ps(sum, scale, before));
                         }
                     }
                 }

@@ -12,7 +12,7 @@ use crate::model::Batch;
 pub fn spans(batch: &Batch<'_>, tokens_max: usize) -> Vec<Range<usize>> {
     let mut records: Vec<Range<usize>> = Vec::new();
     for (index, segment) in batch.segments.iter().enumerate() {
-        let root = batch.ancestors(index).last().unwrap_or(*segment);
+        let root = batch.segments[batch.ancestors(index).last().unwrap_or(index)];
         let mut start = segment.start;
         // A branch may follow other records than its own: all that lies between joins them.
         while let Some(record) = records.pop_if(|record| record.end > root.start) {
@@ -46,7 +46,7 @@ pub fn visibility(batch: &Batch<'_>, span: &Range<usize>) -> Vec<f32> {
         if !span.contains(&segment.start) {
             continue;
         }
-        let root = batch.ancestors(index).last().unwrap_or(*segment);
+        let root = batch.segments[batch.ancestors(index).last().unwrap_or(index)];
         for offset in 0..segment.len {
             let row = segment.start - span.start + offset;
             let row = &mut mask[row * width..][..width];
@@ -55,7 +55,7 @@ pub fn visibility(batch: &Batch<'_>, span: &Range<usize>) -> Vec<f32> {
                 row[past[sequence].clone()].fill(0.0);
             }
             let (_, row) = row.split_at_mut(own);
-            for ancestor in batch.ancestors(index) {
+            for ancestor in batch.ancestors(index).map(|at| batch.segments[at]) {
                 row[ancestor.start - span.start..][..ancestor.len].fill(0.0);
             }
             row[segment.start - span.start..][..=offset].fill(0.0);
