@@ -366,7 +366,7 @@ impl Tile {
             sum: &mut self.sum,
             out: &mut self.out,
         };
-        head.attend(&self.rounded, causal, state);
+        head.attend(&mut self.rounded, causal, state);
     }
 
     /// scores = query * keys^T; returns the row width, `len` padded to whole panels.

@@ -7,6 +7,8 @@
 
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
+use super::integer::multiply_add;
 use super::integer::{Isa, PANEL, Target, group_of, largest, nearest};
 
 /// Rows of the register tile.
@@ -271,8 +273,8 @@ impl Task<'_> {
                     let high = _mm512_loadu_si512(at.add(PANEL).cast());
                     for row in 0..R {
                         let value = _mm512_set1_epi32(rows[row].add(base + pair).read_unaligned());
-                        sums[row][0] = _mm512_dpwssd_epi32(sums[row][0], value, low);
-                        sums[row][1] = _mm512_dpwssd_epi32(sums[row][1], value, high);
+                        sums[row][0] = multiply_add(sums[row][0], value, low);
+                        sums[row][1] = multiply_add(sums[row][1], value, high);
                     }
                 }
                 let scales = self.weight_scales.as_ptr().add(group * PANEL);
