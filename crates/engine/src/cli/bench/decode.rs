@@ -20,7 +20,8 @@ use crate::cli::run::find_model;
 const AFTER_HELP: &str = "\
 The same prompts are continued greedily with at most so many in flight as each number of --slots says.
 The runs take turns (1 4 16, 1 4 16) in one process behind one sealed prefix. Tokens per second are
-generated tokens over the time from the first prompt to the last token, so that prompts count as cost.
+generated tokens over the time from the first prompt to the last token, so that prompts count as cost;
+`steady` counts only the forwards with one row of as many sequences as there are slots and no prompt.
 All runs must write the same texts. FILE: bench.json with every sample.
 
 Examples:

@@ -68,17 +68,20 @@ pub fn render_decode(report: &DecodeReport) -> String {
         report.rounds
     );
     let mut table = table([
-        "slots", "tokens/s", "min", "max", "x 1 slot", "forwards", "ms each", "rows",
+        "slots", "tokens/s", "min", "max", "x 1 slot", "steady", "x 1 slot", "forwards", "ms each",
+        "rows",
     ]);
+    let times = |ratio: Option<f64>| ratio.map_or(String::new(), |times| format!("{times:.2}"));
     for figures in &report.figures {
+        let steady = figures.steady_tokens_per_s;
         table.add_row([
             figures.slots.to_string(),
             short(figures.tokens_per_s.median),
             short(figures.tokens_per_s.min),
             short(figures.tokens_per_s.max),
-            figures
-                .times_one_slot
-                .map_or(String::new(), |times| format!("{times:.2}")),
+            times(figures.times_one_slot),
+            steady.map_or(String::new(), |rate| short(rate.median)),
+            times(figures.steady_times_one_slot),
             figures.forwards.to_string(),
             short(figures.forward_ms.median),
             figures.rows.to_string(),

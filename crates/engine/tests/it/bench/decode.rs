@@ -72,16 +72,27 @@ fn decoding_is_measured_in_turns_and_ends_in_a_table_and_a_file() {
         .collect();
     assert_eq!(turns, [1, 3, 1, 3]);
     assert!(samples.iter().all(|sample| sample["generated"] == 20));
+    // The first token of a text comes with its prompt, and the last two texts leave a slot empty.
+    let steady = samples
+        .iter()
+        .map(|s| s["steady_generated"].as_u64().unwrap());
+    assert_eq!(steady.collect::<Vec<_>>(), [15, 9, 15, 9]);
+    assert_eq!(figures[0]["steady_times_one_slot"], 1.0);
 }
 
 #[test]
 fn the_report_goes_to_standard_output_as_json_and_claims_no_ratio_without_one_slot() {
     let place = Place::new();
     let model = model(&place);
-    let ended = place.engine(&bench(&model, &["--slots", "2", "--json"]));
+    let ended = place.engine(&bench(&model, &["--slots", "2,9", "--json"]));
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert!(report["figures"][0]["times_one_slot"].is_null());
+    for figures in report["figures"].as_array().unwrap() {
+        assert!(figures["times_one_slot"].is_null());
+        // Five prompts never fill nine slots.
+        let steady = &figures["steady_tokens_per_s"];
+        assert_eq!(steady.is_null(), figures["slots"] == 9, "{figures}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Prompts that are decoded together continue as each does alone, and share every forward.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use engine::error::EngineError;
@@ -159,10 +160,17 @@ fn a_text_does_not_depend_on_what_is_decoded_beside_it() {
     }
 }
 
-/// Notes the lengths of every forward's segments, and can spoil one row of logits in one of them.
+/// What a watched model saw.
+#[derive(Default)]
+struct Seen {
+    forwards: Vec<Vec<usize>>,  // lengths of the segments
+    logits: BTreeSet<Vec<u32>>, // rows, as bits
+}
+
+/// Can spoil one row of logits in one forward.
 struct Watched {
     inner: Box<dyn Model>,
-    forwards: Arc<Mutex<Vec<Vec<usize>>>>,
+    seen: Arc<Mutex<Seen>>,
     spoil: Option<(usize, usize)>, // forward, row
 }
 
@@ -177,17 +185,21 @@ impl Model for Watched {
 
     fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
         let lens = batch.segments.iter().map(|segment| segment.len).collect();
-        self.forwards.lock().unwrap().push(lens);
+        self.seen.lock().unwrap().forwards.push(lens);
         self.inner.forward(batch, cache)
     }
 
     fn logits(&mut self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
         let mut logits = self.inner.logits(hidden)?;
+        let vocab = self.inner.config().vocab;
         if let Some((forward, row)) = self.spoil
             && self.inner.forwards() as usize == forward
         {
-            logits[row * self.inner.config().vocab + 7] = f32::INFINITY;
+            logits[row * vocab + 7] = f32::INFINITY;
         }
+        let rows = logits.chunks_exact(vocab);
+        let bits = rows.map(|row| row.iter().map(|logit| logit.to_bits()).collect());
+        self.seen.lock().unwrap().logits.extend(bits);
         Ok(logits)
     }
 
@@ -200,25 +212,47 @@ impl Model for Watched {
     }
 }
 
-type Forwards = Arc<Mutex<Vec<Vec<usize>>>>;
-
-fn watched(context: usize, spoil: Option<(usize, usize)>) -> (Runner, Forwards) {
-    let mut files = open("tiny-llama");
-    files.config.context = context;
-    let forwards = Forwards::default();
+fn watch(inner: Box<dyn Model>, spoil: Option<(usize, usize)>) -> (Runner, Arc<Mutex<Seen>>) {
+    let seen = Arc::<Mutex<Seen>>::default();
     let model = Watched {
-        inner: tiny::load(&files, Route::Cpu),
-        forwards: forwards.clone(),
+        inner,
+        seen: seen.clone(),
         spoil,
     };
-    (runner_of(Box::new(model)), forwards)
+    (runner_of(Box::new(model)), seen)
+}
+
+fn watched(context: usize) -> (Runner, Arc<Mutex<Seen>>) {
+    let mut files = open("tiny-llama");
+    files.config.context = context;
+    watch(tiny::load(&files, Route::Cpu), None)
+}
+
+/// Stronger than equal tokens: the logits behind them, where sums are exact.
+#[test]
+fn no_bit_of_a_row_depends_on_what_is_decoded_beside_it() {
+    let files = open("tiny-llama");
+    let model = CpuModel::load(&files, Numerics::Int16).unwrap();
+    let (mut runner, seen) = watch(Box::new(model), None);
+    let prefix = shared(&mut runner, 20);
+    let asked = mixed(&mut runner, prefix.as_ref());
+    seen.lock().unwrap().logits.clear();
+    alone(&mut runner, prefix.as_ref(), &asked);
+    let want = std::mem::take(&mut seen.lock().unwrap().logits);
+    assert!(want.len() > 60);
+    for slots in [2, 5, DECODE_SLOTS] {
+        let (_, outcome) = together(&mut runner, prefix.as_ref(), &asked, slots, &|| true);
+        outcome.unwrap();
+        let got = std::mem::take(&mut seen.lock().unwrap().logits);
+        assert!(got == want, "{slots} slots");
+    }
 }
 
 /// Forwards aim for 16 rows. The third prompt, of 20 tokens, has to wait for the first two and then
 /// takes two forwards; the last two enter beside its decoding when the first two have ended.
 #[test]
 fn a_prompt_is_forwarded_beside_the_next_tokens_of_the_others() {
-    let (mut runner, forwards) = watched(512, None);
+    let (mut runner, seen) = watched(512);
     let asked: Vec<Asked> = (0..)
         .zip([10, 4, 20, 7, 7])
         .map(|(seed, len)| Asked::new(seed, len, 4))
@@ -235,7 +269,7 @@ fn a_prompt_is_forwarded_beside_the_next_tokens_of_the_others() {
         &[1, 1],
         &[1, 1],
     ];
-    assert_eq!(*forwards.lock().unwrap(), want);
+    assert_eq!(seen.lock().unwrap().forwards, want);
 }
 
 #[test]
@@ -257,7 +291,7 @@ fn a_text_is_handed_out_while_longer_ones_are_still_decoded() {
 /// The pool holds 1,048,576 tokens: one worst case of 600,000 beside a small one, but not two.
 #[test]
 fn only_what_can_finish_is_admitted_and_in_order() {
-    let (mut runner, forwards) = watched(1 << 21, None);
+    let (mut runner, seen) = watched(1 << 21);
     let mut asked: Vec<Asked> = (0..4).map(|seed| Asked::new(seed, 5, 24)).collect();
     let texts = alone(&mut runner, None, &asked);
     for at in [0, 1] {
@@ -265,11 +299,11 @@ fn only_what_can_finish_is_admitted_and_in_order() {
         asked[at].stop = vec![texts[at].tokens[6]];
     }
     let want = alone(&mut runner, None, &asked);
-    forwards.lock().unwrap().clear();
+    seen.lock().unwrap().forwards.clear();
     let (got, outcome) = together(&mut runner, None, &asked, 3, &|| true);
     outcome.unwrap();
     assert_eq!(got, want);
-    let forwards = forwards.lock().unwrap();
+    let forwards = &seen.lock().unwrap().forwards;
     let first = want[0].end.unwrap().generated_tokens;
     assert!(first > 1, "the first one is in flight for a while");
     for lens in &forwards[..first] {
@@ -350,7 +384,8 @@ fn a_failure_frees_all_slots_and_leaves_what_had_ended() {
 fn logits_that_are_not_finite_end_their_own_text_only() {
     let asked: Vec<Asked> = (0..4).map(|seed| Asked::new(seed, 5, 8)).collect();
     let whole = alone(&mut runner("tiny-llama", Route::Cpu), None, &asked);
-    let (mut runner, _) = watched(512, Some((4, 1)));
+    let model = tiny::load(&open("tiny-llama"), Route::Cpu);
+    let (mut runner, _) = watch(model, Some((4, 1)));
     let (got, outcome) = together(&mut runner, None, &asked, 3, &|| true);
     outcome.unwrap();
     for (at, (got, whole)) in got.iter().zip(&whole).enumerate() {
