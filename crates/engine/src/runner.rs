@@ -45,7 +45,7 @@ pub struct RunnerOptions {
 impl Default for RunnerOptions {
     fn default() -> Self {
         Self {
-            batch_tokens: 512,
+            batch_tokens: 1024,
             chunk_tokens: 2048,
             reuse: Reuse::Shared,
         }

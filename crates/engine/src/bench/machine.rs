@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::integer::Isa;
+use crate::model::isa::Isa;
 
 /// Where a benchmark ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -40,7 +40,7 @@ struct Tier {
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceArgument,
     /// Number format of the fast CPU path.
-    #[arg(long, value_enum, default_value = "int16")]
+    #[arg(long, value_enum, default_value = "auto")]
     numerics: NumericsArgument,
 }
 

@@ -17,6 +17,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use engine::model::isa::Isa;
 
 /// The command could not do its work.
 pub const EXIT_FAILED: u8 = 1;
@@ -41,7 +42,10 @@ Example: engine run fixtures/plans/auth-blockers.toml
 
 Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have no answer,
 4 verification failed or results differ (engine diff --exit-code), 5 nothing wrong was found but the
-records were not there to be checked.";
+records were not there to be checked.
+
+ENGINE_ISA=avx2 (or scalar, avxvnni) keeps to plainer vector instructions than the machine has, for
+comparisons.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -70,6 +74,7 @@ enum Command {
 impl Arguments {
     /// Runs the chosen command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        limit_instructions()?;
         match self.command {
             Command::Run(arguments) => run::run(arguments),
             Command::Explain(arguments) => explain::run(&arguments),
@@ -83,6 +88,20 @@ impl Arguments {
             Command::Store(arguments) => store::store(&arguments),
         }
     }
+}
+
+/// Lets `ENGINE_ISA` keep the process from wider instructions than it names.
+fn limit_instructions() -> anyhow::Result<()> {
+    let Some(name) = std::env::var_os("ENGINE_ISA") else {
+        return Ok(());
+    };
+    let isa = Isa::ALL.into_iter().find(|isa| name == isa.name());
+    let Some(isa) = isa else {
+        let names = Isa::ALL.map(Isa::name).join(", ");
+        anyhow::bail!("ENGINE_ISA is {name:?}, which names no instructions; use one of {names}");
+    };
+    isa.limit();
+    Ok(())
 }
 
 /// Writes a command's result to standard output. A reader that has gone (`engine ... | head`) is no

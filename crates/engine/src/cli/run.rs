@@ -52,7 +52,7 @@ pub struct RunArguments {
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceArgument,
     /// Number format of the fast CPU path; part of every remembered answer's key.
-    #[arg(long, value_enum, default_value = "int16")]
+    #[arg(long, value_enum, default_value = "auto")]
     numerics: NumericsArgument,
     /// Answer from a recording instead of a model; everything is marked as simulated.
     #[arg(long, value_name = "FILE")]

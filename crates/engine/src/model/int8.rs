@@ -14,7 +14,8 @@ mod rotation;
 
 use rayon::prelude::*;
 
-use super::integer::{Aligned, Columns, Isa, PANEL, Target, largest, nearest};
+use super::integer::{Aligned, Columns, PANEL, Target, largest, nearest};
+use super::isa::Isa;
 use kernels::Block;
 use rotation::rotate;
 #[cfg(target_arch = "x86_64")]
@@ -267,11 +268,11 @@ fn round_block(x: &[f32], shape: Shape, values: &mut [u8], scales: &mut [f32]) {
         fn wide(x: &[f32], shape: Shape, values: &mut [u8], scales: &mut [f32]) {
             each_group(x, shape, values, scales, round_group);
         }
-        if std::is_x86_feature_detected!("avx512f") && std::is_x86_feature_detected!("avx512dq") {
+        if Isa::detect() >= Isa::Avx512Vnni {
             // SAFETY: the features were just detected.
             return unsafe { widest(x, shape, values, scales) };
         }
-        if std::is_x86_feature_detected!("avx2") {
+        if Isa::detect() >= Isa::Avx2 {
             // SAFETY: the feature was just detected. Plain multiply and add, no fusion, so that
             // the rounding is the same everywhere.
             return unsafe { wide(x, shape, values, scales) };

@@ -1,4 +1,4 @@
-//! What the integer tiers share: instruction sets, groups of inputs, and where panels write.
+//! What the integer tiers share: rounding, groups of inputs, and where panels write.
 //!
 //! Knows no number format; each tier has its own file.
 
@@ -12,55 +12,6 @@ pub(super) struct Aligned<T>(pub(super) T);
 
 /// One number for each column of a panel.
 pub(super) type Columns<T> = Aligned<[T; PANEL]>;
-
-/// Which instructions a kernel uses; all give the same sums.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isa {
-    /// 512-bit multiply-add with accumulation.
-    Avx512Vnni,
-    /// 256-bit multiply-add with accumulation.
-    AvxVnni,
-    /// 256-bit multiply-add.
-    Avx2,
-    /// Plain loops: the reference.
-    Scalar,
-}
-
-impl Isa {
-    /// The best one that this machine has.
-    pub fn detect() -> Self {
-        Self::available().last().copied().unwrap_or(Self::Scalar)
-    }
-
-    /// Its name in a numerics tier.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Avx512Vnni => "avx512vnni",
-            Self::AvxVnni => "avxvnni",
-            Self::Avx2 => "avx2",
-            Self::Scalar => "scalar",
-        }
-    }
-
-    /// All that this machine has, from the plainest to the best.
-    pub fn available() -> Vec<Self> {
-        #[allow(unused_mut)]
-        let mut found = vec![Self::Scalar];
-        #[cfg(target_arch = "x86_64")]
-        if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-            found.push(Self::Avx2);
-            if std::is_x86_feature_detected!("avxvnni") {
-                found.push(Self::AvxVnni);
-            }
-            if std::is_x86_feature_detected!("avx512f")
-                && std::is_x86_feature_detected!("avx512vnni")
-            {
-                found.push(Self::Avx512Vnni);
-            }
-        }
-        found
-    }
-}
 
 /// Adds the products of two neighbours of 16 bits to every sum of 32 bits.
 ///

@@ -3,7 +3,7 @@
 
 use gemm::Parallelism;
 
-use super::integer::Isa;
+use super::isa::Isa;
 use super::{int8, int16, math};
 
 /// Number format of the projections.

@@ -3,6 +3,8 @@
 //! Plain loops that the compiler vectorises; each is compiled for AVX-512, for AVX2 with FMA and plainly, chosen at run
 //! time, so that a default build is fast and still runs anywhere.
 
+use super::isa::Isa;
+
 /// Multiplies and adds, fused where the target has it.
 #[inline(always)]
 fn fused<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
@@ -49,12 +51,12 @@ macro_rules! dispatched {
                 fn wide($($arg: $ty),*) $(-> $ret)? {
                     $body::<true>($($arg),*)
                 }
-                if std::is_x86_feature_detected!("avx512f") {
-                    // SAFETY: the feature was just detected.
+                if Isa::detect() >= Isa::Avx512Vnni {
+                    // SAFETY: the features were just detected.
                     return unsafe { widest($($arg),*) };
                 }
-                if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-                    // SAFETY: both features were just detected.
+                if Isa::detect() >= Isa::Avx2 {
+                    // SAFETY: the features were just detected.
                     return unsafe { wide($($arg),*) };
                 }
             }

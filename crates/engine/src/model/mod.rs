@@ -11,6 +11,7 @@ pub mod cpu;
 pub mod int16;
 pub mod int8;
 pub mod integer;
+pub mod isa;
 pub mod linear;
 pub mod math;
 pub mod portable;

@@ -4,35 +4,12 @@
 //! memory and neither packs anything per call. Written once per vector width behind run-time
 //! detection; a row's result never depends on the other rows.
 
+use super::isa::Isa;
+
 /// Positions of one key panel.
 pub const PANEL: usize = 64;
 /// Query rows of the register tile.
 const ROWS: usize = 6;
-
-/// Instructions used; decided once per process by the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Width {
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    Scalar,
-}
-
-impl Width {
-    fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if std::is_x86_feature_detected!("avx512f") {
-                return Self::Avx512;
-            }
-            if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-                return Self::Avx2;
-            }
-        }
-        Self::Scalar
-    }
-}
 
 /// Floats that the panels of `len` keys take.
 pub fn packed_len(len: usize, dim: usize) -> usize {
@@ -75,13 +52,13 @@ pub fn score(query: &[f32], dim: usize, panels: &[f32], width: usize, scores: &m
     assert_eq!(panels.len(), width * dim);
     assert_eq!(scores.len(), rows * width);
     assert!(width.is_multiple_of(PANEL));
-    match Width::detect() {
+    match Isa::detect() {
         // SAFETY: the features were detected and the sizes asserted.
         #[cfg(target_arch = "x86_64")]
-        Width::Avx512 => unsafe { avx512::score(query, dim, panels, width, scores) },
+        Isa::Avx512Vnni => unsafe { avx512::score(query, dim, panels, width, scores) },
         #[cfg(target_arch = "x86_64")]
-        Width::Avx2 => unsafe { avx2::score(query, dim, panels, width, scores) },
-        Width::Scalar => score_scalar(query, dim, panels, width, scores),
+        Isa::Avx2 | Isa::AvxVnni => unsafe { avx2::score(query, dim, panels, width, scores) },
+        _ => score_scalar(query, dim, panels, width, scores),
     }
 }
 
@@ -99,13 +76,13 @@ pub fn accumulate(weights: &[f32], width: usize, values: Values<'_>, dim: usize,
     assert_eq!(weights.len(), rows * width);
     assert!(values.len <= width && values.len > 0);
     assert!(values.rows.len() >= (values.len - 1) * values.stride + dim);
-    match Width::detect() {
+    match Isa::detect() {
         // SAFETY: the features were detected and the sizes asserted.
         #[cfg(target_arch = "x86_64")]
-        Width::Avx512 => unsafe { avx512::accumulate(weights, width, values, dim, out) },
+        Isa::Avx512Vnni => unsafe { avx512::accumulate(weights, width, values, dim, out) },
         #[cfg(target_arch = "x86_64")]
-        Width::Avx2 => unsafe { avx2::accumulate(weights, width, values, dim, out) },
-        Width::Scalar => accumulate_scalar(weights, width, values, dim, out),
+        Isa::Avx2 | Isa::AvxVnni => unsafe { avx2::accumulate(weights, width, values, dim, out) },
+        _ => accumulate_scalar(weights, width, values, dim, out),
     }
 }
 

@@ -4,7 +4,8 @@
 //! a group's sums start at its offsets, stay exact in 32 bits, and are scaled once. Kernels differ
 //! in instructions and in the rows that they keep in registers, not in any bit of the result.
 
-use super::super::integer::{Columns, Isa, PANEL, Place};
+use super::super::integer::{Columns, PANEL, Place};
+use super::super::isa::Isa;
 use super::Fours;
 
 /// Inputs that one pass aims for: with the block's rows they fit the first-level cache.
