@@ -72,7 +72,7 @@ fn run_on_day_100(place: &Place, model: &str, plan: &str, input: &str, store: &P
     let environment = Environment::from_lookup(|key| (key == "HOME").then(|| home.clone().into()));
     let model = models::resolve(model, &environment.unwrap(), true, &mut SilentReporter).unwrap();
     let options = RunnerOptions::default();
-    let mut infer = local::open(&model, Device::Cpu, Numerics::Int16, options).unwrap();
+    let mut infer = local::open(&model, Device::Cpu, Numerics::default(), options).unwrap();
     let plan = Plan::load(Path::new(plan)).unwrap();
     let (artifact, records, bad) = read_source(Path::new(input), None).unwrap();
     let parts = partition(&plan, artifact, records, bad).unwrap();
