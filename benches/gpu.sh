@@ -103,6 +103,7 @@ fi
     export LD_LIBRARY_PATH="$CUDA_HOME/lib64:$CUDA_HOME/lib:${LD_LIBRARY_PATH:-}"
 
 mkdir -p "$out"
+rm -f "$out/gpu.json" "$out/bench.json" "$out/bench.svg"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -136,15 +137,20 @@ step() {
     if [ "$limit_s" -lt "$least_s" ]; then
         echo "-- $name: no time left" >&2
         status=124
+        rm -f "$out/$name.txt" "$out/$name.log"
     else
         echo "-- $name, at most $limit_s s" >&2
         # An interrupted run keeps what it has; a process that does not end is killed.
         timeout --signal=INT --kill-after="$least_s" "$limit_s" "$@" \
             >"$out/$name.txt" 2>"$out/$name.log" || status=$?
     fi
-    if [ "$status" -ne 0 ]; then
+    if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+        failed+=("$name (stopped at its limit)")
+    elif [ "$status" -ne 0 ]; then
         failed+=("$name")
-        echo "-- $name failed with $status after $((SECONDS - began)) s; last lines of $out/$name.log:" >&2
+    fi
+    if [ "$status" -ne 0 ]; then
+        echo "-- $name ended with $status after $((SECONDS - began)) s; last lines of $out/$name.log:" >&2
         tail -n 12 "$out/$name.log" 2>/dev/null | sed 's/^/   /' >&2 || true
     else
         echo "-- $name passed in $((SECONDS - began)) s" >&2
@@ -156,7 +162,7 @@ step() {
 if [ -z "$binaries" ]; then
     if ! step build 300 cargo build --release -p engine "${features[@]}" --bin engine \
         --example numerics --test it --message-format=json-render-diagnostics; then
-        fail "the build did not end; run it again (what is built stays built), or pass --binaries" 1
+        fail "nothing runs without the build; if it was stopped, run it again: what is built stays built" 1
     fi
     built() {
         sed -n "s/.*\"name\":\"$1\".*\"executable\":\"\([^\"]*\)\".*/\1/p" "$out/build.txt" | tail -n 1
@@ -184,10 +190,6 @@ count() {
 passed=$(count passed)
 [ "${passed:-0}" -gt 0 ] || failed+=("tests (none ran)")
 
-# The real model: logits and decisions against f32 on the CPU.
-step decisions 60 "$numerics" --plan fixtures/plans/auth-blockers.toml --model "$model" \
-    --device "$engine_device" --limit "$limit" || true
-
 # The corpus again and again, every copy with its own ids and titles, so that each record is asked.
 for ((copy = 1; copy <= (records + 999) / 1000; copy++)); do
     sed -E -e '/^[][]$/d' -e 's/,$//' \
@@ -195,7 +197,12 @@ for ((copy = 1; copy <= (records + 999) / 1000; copy++)); do
         fixtures/issues-1000.json
 done | sed -n "1,${records}p" >"$work/records.jsonl"
 
-step run 90 "$engine" run fixtures/plans/issue-kind.toml --input "$work/records.jsonl" \
+# The real model: logits and decisions against f32 on the CPU.
+plan=fixtures/plans/issue-kind.toml
+step decisions 100 "$numerics" --plan $plan --input "$work/records.jsonl" --model "$model" \
+    --device "$engine_device" --limit "$limit" || true
+
+step run 90 "$engine" run $plan --input "$work/records.jsonl" \
     --model "$model" --device "$engine_device" --batch-tokens "$batch_tokens" --no-store \
     --out "$work/run" || true
 usage_json=null

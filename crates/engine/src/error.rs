@@ -37,6 +37,17 @@ pub enum EngineError {
         /// The device asked for.
         device: &'static str,
     },
+    /// The device is in this build, but this machine does not give it.
+    #[error(
+        "device {device} cannot be opened: {source}; look after its driver (`nvidia-smi` lists CUDA devices) or use `--device cpu`"
+    )]
+    DeviceUnavailable {
+        /// The device asked for.
+        device: &'static str,
+        /// The driver's reason.
+        #[source]
+        source: candle_core::Error,
+    },
     /// A tensor operation failed.
     #[error("tensor operation: {0}")]
     Tensor(#[from] candle_core::Error),

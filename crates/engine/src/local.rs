@@ -31,7 +31,7 @@ pub enum Device {
 ///
 /// # Errors
 /// `BadModel` or `Io` when files are unusable, `DeviceNotBuilt` when the device is not in this
-/// build, `Tensor` when the device cannot be opened.
+/// build, `DeviceUnavailable` when it cannot be opened.
 pub fn open(
     model: &LocalModel,
     device: Device,
@@ -77,7 +77,8 @@ pub fn open_text(files: &ModelFiles) -> Result<(Tokenizer, PromptTemplate), Engi
 /// Loads an opened model's weights for a device.
 ///
 /// # Errors
-/// `BadModel` when a tensor is unusable, `DeviceNotBuilt` or `Tensor` as for [`open`].
+/// `BadModel` when a tensor is unusable, `Tensor` when the device does not take it, else as for
+/// [`open`].
 pub fn open_forward(
     files: &ModelFiles,
     device: Device,
@@ -99,13 +100,24 @@ fn load(
 
 /// The candle device of a portable path; none for the fast CPU path.
 fn candle_device(device: Device) -> Result<Option<candle_core::Device>, EngineError> {
-    match device {
-        Device::Cpu => Ok(None),
-        Device::CpuPortable => Ok(Some(candle_core::Device::Cpu)),
-        Device::Cuda if cfg!(feature = "cuda") => Ok(Some(candle_core::Device::new_cuda(0)?)),
-        Device::Metal if cfg!(feature = "metal") => Ok(Some(candle_core::Device::new_metal(0)?)),
-        Device::Cuda => Err(EngineError::DeviceNotBuilt { device: "cuda" }),
-        Device::Metal => Err(EngineError::DeviceNotBuilt { device: "metal" }),
+    let (device, built, opened) = match device {
+        Device::Cpu => return Ok(None),
+        Device::CpuPortable => return Ok(Some(candle_core::Device::Cpu)),
+        Device::Cuda => (
+            "cuda",
+            cfg!(feature = "cuda"),
+            candle_core::Device::new_cuda(0),
+        ),
+        Device::Metal => (
+            "metal",
+            cfg!(feature = "metal"),
+            candle_core::Device::new_metal(0),
+        ),
+    };
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(_) if !built => Err(EngineError::DeviceNotBuilt { device }),
+        Err(source) => Err(EngineError::DeviceUnavailable { device, source }),
     }
 }
 

@@ -5,7 +5,7 @@
 //! batch. Everything is f32. A forward waits for the device once, at its end, and once more where
 //! slots are kept.
 
-mod spans;
+mod pieces;
 mod transfer;
 
 use std::collections::HashMap;
@@ -17,6 +17,7 @@ use super::batch::Batch;
 use super::math::RotaryTable;
 use super::{Model, ModelConfig, ModelFiles};
 use crate::error::EngineError;
+use pieces::Piece;
 
 struct Layer {
     attention_norm: Tensor, // [hidden]
@@ -49,15 +50,8 @@ impl Projection {
 /// Keys and values of one layer, `[kv_heads, tokens, head_dim]` each.
 type LayerKv = (Tensor, Tensor);
 
-/// Tokens that attention takes at once, at most, where records are no longer than that.
-const SPAN_TOKENS: usize = 512;
-
-/// A piece of the batch that sees nothing of the rest.
-struct Span {
-    start: usize,
-    len: usize,
-    mask: Tensor, // [1, 1, len, prefix + past + len]
-}
+/// Tokens that attention takes at once, at most.
+const PIECE_ROWS: usize = 512;
 
 /// A model in candle tensors on any device.
 pub struct PortableModel {
@@ -179,26 +173,24 @@ impl PortableModel {
         ))
     }
 
-    fn spans(&self, batch: &Batch<'_>) -> candle_core::Result<Vec<Span>> {
-        spans::spans(batch, SPAN_TOKENS)
+    /// Pieces of attention, each with its mask `[1, 1, rows, prefix + past + seen]`.
+    fn pieces(&self, batch: &Batch<'_>) -> candle_core::Result<Vec<(Piece, Tensor)>> {
+        pieces::pieces(batch, PIECE_ROWS)
             .into_iter()
-            .map(|span| {
-                let mask = spans::visibility(batch, &span);
-                let shape = (1, 1, span.len(), mask.len() / span.len());
-                Ok(Span {
-                    start: span.start,
-                    len: span.len(),
-                    mask: Tensor::from_vec(mask, shape, &self.device)?,
-                })
+            .map(|piece| {
+                let mask = pieces::visibility(batch, &piece);
+                let shape = (1, 1, piece.rows.len(), mask.len() / piece.rows.len());
+                let mask = Tensor::from_vec(mask, shape, &self.device)?;
+                Ok((piece, mask))
             })
             .collect()
     }
 
-    /// Attention of one span: `query` `[heads, tokens, head_dim]`, `own` and `before` (what all
-    /// tokens share) as [`LayerKv`]; returns `[span, heads * head_dim]`.
+    /// Attention of one piece: `query` `[heads, tokens, head_dim]`, `own` and `before` (what all
+    /// tokens share) as [`LayerKv`]; returns `[rows, heads * head_dim]`.
     fn attend(
         &self,
-        span: &Span,
+        (piece, mask): &(Piece, Tensor),
         query: &Tensor,
         own: &LayerKv,
         before: &[&LayerKv],
@@ -206,28 +198,30 @@ impl PortableModel {
         let config = &self.config;
         let (kv, dim) = (config.kv_heads, config.head_dim);
         let group = config.heads / kv;
-        let part = |x: &Tensor| x.narrow(1, span.start, span.len)?.contiguous();
-        let (own_keys, own_values) = (part(&own.0)?, part(&own.1)?);
+        let rows = piece.rows.len();
+        let part = |x: &Tensor, start, len| x.narrow(1, start, len)?.contiguous();
+        let own_keys = part(&own.0, piece.first, piece.seen())?;
+        let own_values = part(&own.1, piece.first, piece.seen())?;
         let mut keys: Vec<&Tensor> = before.iter().map(|run| &run.0).collect();
         let mut values: Vec<&Tensor> = before.iter().map(|run| &run.1).collect();
         keys.push(&own_keys);
         values.push(&own_values);
         let keys = Tensor::cat(&keys, 1)?;
         let values = Tensor::cat(&values, 1)?;
-        let query = part(query)?.reshape((kv, group * span.len, dim))?;
+        let query = part(query, piece.rows.start, rows)?.reshape((kv, group * rows, dim))?;
         let scores = (query / (dim as f64).sqrt())?.matmul(&keys.transpose(1, 2)?)?;
         let positions = keys.dim(1)?;
         let scores = scores
-            .reshape((kv, group, span.len, positions))?
-            .broadcast_add(&span.mask)?
-            .reshape((kv, group * span.len, positions))?;
+            .reshape((kv, group, rows, positions))?
+            .broadcast_add(mask)?
+            .reshape((kv, group * rows, positions))?;
         let scores = scores.broadcast_sub(&scores.max_keepdim(2)?)?.exp()?;
         let weights = scores.broadcast_div(&scores.sum_keepdim(2)?)?;
         weights
             .matmul(&values)?
-            .reshape((config.heads, span.len, dim))?
+            .reshape((config.heads, rows, dim))?
             .transpose(0, 1)?
-            .reshape((span.len, config.heads * dim))
+            .reshape((rows, config.heads * dim))
     }
 }
 
@@ -255,7 +249,7 @@ impl Model for PortableModel {
             self.upload(prefix)?;
         }
         let rotary = self.rotary_of(&batch.positions)?;
-        let spans = self.spans(batch)?;
+        let pieces = self.pieces(batch)?;
         let past = self.past(batch, cache)?;
         let mut kept = Vec::new();
         let ids = Tensor::new(batch.tokens.as_slice(), &self.device)?;
@@ -275,9 +269,9 @@ impl Model for PortableModel {
             }
             before.extend(past.as_ref().map(|layers| &layers[index]));
             let own = (key, value);
-            let attended = spans
+            let attended = pieces
                 .iter()
-                .map(|span| self.attend(span, &query, &own, &before))
+                .map(|piece| self.attend(piece, &query, &own, &before))
                 .collect::<candle_core::Result<Vec<_>>>()?;
             let attended = Tensor::cat(&attended, 0)?;
             x = (x + layer.attention_output.forward(&attended)?)?;
