@@ -63,6 +63,14 @@ pub enum OperatorError {
         /// The most that is read.
         bytes_max: u64,
     },
+    /// The input is no longer what it was when the run began.
+    #[error(
+        "{path}: changed while it was read; run again when nothing writes to it, or on a copy of it"
+    )]
+    SourceChanged {
+        /// The input file.
+        path: String,
+    },
     /// Every single record of the input is malformed.
     #[error("{path}: none of the {bad} records can be read; the first, {place}: {problem}")]
     NoUsableRecord {

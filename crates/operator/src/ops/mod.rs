@@ -5,6 +5,9 @@ pub mod partition;
 pub mod prefilter;
 pub mod reduce;
 pub mod summary;
+mod units;
 
 pub use partition::{BadUnit, Partition, Unit, UnitKind, partition};
 pub use prefilter::{Route, prefilter};
+pub(crate) use units::Kept;
+pub use units::{Place, Placed, Units};
