@@ -101,7 +101,7 @@ fn found_in(text: &[u8]) -> Option<String> {
     let shown = error.to_string();
     let (place, rest) = shown.split_once(": ")?;
     let (_, rest) = rest.split_once('(')?;
-    Some(format!("{place}: ({})", rest.split_once(')')?.0))
+    Some(format!("{place}: ({})", rest.split_once("); ")?.0))
 }
 
 #[test]
