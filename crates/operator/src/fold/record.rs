@@ -89,7 +89,7 @@ pub fn record_node(
 pub fn visit_paths<T>(
     mut nodes: Vec<(KeyRange, T)>,
     fan_in: u32,
-    visitor: &mut dyn FnMut(&[KeyRange], T) -> Result<(), OperatorError>,
+    mut visitor: impl FnMut(&[KeyRange], T) -> Result<(), OperatorError>,
 ) -> Result<(), OperatorError> {
     // A node's range begins where that of its first child does, and is the wider of the two.
     nodes.sort_by_key(|(range, _)| (range.start, Reverse(range.height)));

@@ -25,6 +25,12 @@ impl Bytes for &[u8] {
     }
 }
 
+impl Bytes for Vec<u8> {
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.as_slice().read_at(at, buffer)
+    }
+}
+
 impl Bytes for Mutex<File> {
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut file = self.lock().unwrap_or_else(|held| held.into_inner());
@@ -73,9 +79,16 @@ impl Read for Reading<'_> {
 /// Reads the bytes of a span; fewer where the input ends before.
 pub(super) fn read_span(bytes: &dyn Bytes, start: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
-    Reading::new(bytes, start)
-        .take(length)
-        .read_to_end(&mut read)?;
+    while let left @ 1.. = length - read.len() as u64 {
+        // As much as comes: a length that was noted before a file was cut is not taken at its word.
+        let at = read.len();
+        read.resize(at + left.min(READ_BYTES as u64) as usize, 0);
+        let more = bytes.read_at(start + at as u64, &mut read[at..])?;
+        read.truncate(at + more);
+        if more == 0 {
+            break;
+        }
+    }
     Ok(read)
 }
 

@@ -11,7 +11,7 @@ use csv::{ByteRecord, ReaderBuilder};
 use serde_json::{Map, Value};
 
 use super::bytes::{Bytes, READ_BYTES, Reading, hash_span, read_span};
-use super::{Found, Scan, Span, invalid, unreadable};
+use super::scan::{Found, Scan, Span, invalid, unreadable};
 use crate::error::OperatorError;
 
 /// The delimiter that occurs most often in a header line, if any does.

@@ -10,8 +10,9 @@ use std::io::{self, BufRead, Read as _};
 use serde_json::{Map, Value};
 
 use super::bytes::{Piece, READ_BYTES, RECORD_BYTES_MAX, Reading};
+use super::kind_of;
+use super::scan::{Found, Scan, Span};
 use super::sniff::first_character;
-use super::{Found, Scan, Span, kind_of};
 use crate::error::OperatorError;
 
 /// Refuses what is not UTF-8 from end to end, and what is no array.

@@ -2,7 +2,7 @@
 
 use super::bytes::{Piece, Reading};
 use super::json::parse_object;
-use super::{Found, Scan, Span};
+use super::scan::{Found, Scan, Span};
 use crate::error::OperatorError;
 
 pub(super) fn scan(

@@ -7,7 +7,8 @@ use serde::de::IgnoredAny;
 
 use super::bytes::{Bytes, Piece, RECORD_BYTES_MAX, Reading, read_span};
 use super::json::parse_object;
-use super::{Format, csv, unreadable};
+use super::scan::unreadable;
+use super::{Format, csv};
 use crate::error::OperatorError;
 
 /// Bytes of a first line that are looked at for a delimiter.

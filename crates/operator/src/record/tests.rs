@@ -1,6 +1,13 @@
 //! Records that lie across the ends of reads, records that are too long, and the places of errors.
 
-use super::*;
+use std::io;
+
+use serde_json::Value;
+
+use super::bytes::Bytes;
+use super::{BadRecord, Format, Record, Scan, SourceArtifact, Span};
+use crate::error::OperatorError;
+use crate::id::ContentHash;
 
 /// Hands out a few bytes at a time, as a slow file may.
 struct Drip<'a>(&'a [u8], usize);

@@ -134,7 +134,7 @@ pub(super) fn fold(
             let fan_in = leaves.spec().fan_in;
             let (nodes, mut levels) = (made.places.len() as u64, 0);
             let ranges = made.places.iter().map(|(range, _)| (*range, ())).collect();
-            visit_paths(ranges, fan_in, &mut |path, ()| {
+            visit_paths(ranges, fan_in, |path, ()| {
                 levels = levels.max(path.len() as u64);
                 Ok(())
             })?;

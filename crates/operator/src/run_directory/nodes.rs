@@ -88,7 +88,7 @@ impl NodeDraft {
             .map_err(|source| io(&self.path, "write", source))?;
         let mut reader = BufReader::new(self.file.get_ref());
         let (mut line, mut at) = (Vec::new(), u64::MAX);
-        visit_paths(rows, fan_in, &mut |path, row| {
+        visit_paths(rows, fan_in, |path, row| {
             line.clear();
             line.extend_from_slice(b"{\"path\":");
             let written = serde_json::to_writer(&mut line, path);

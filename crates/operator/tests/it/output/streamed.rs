@@ -194,7 +194,7 @@ impl Counted {
 fn issue(number: u32) -> serde_json::Value {
     json!({
         "number": number,
-        "state": if number % 40 == 0 { "open" } else { "closed" },
+        "state": if number.is_multiple_of(40) { "open" } else { "closed" },
         "title": format!("login of user {}", number % 4_000),
         "body": "It fails.",
     })
