@@ -5,31 +5,31 @@
 //! its sealed prefixes.
 
 mod compose;
+mod prepare;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use kvcache::Namespace;
 use operator::compose::Compose;
+use operator::id::UnitId;
 use operator::infer::{
-    Answer, BackendIdentity, Completion, FailReason, Infer, InferError, InferJob, JobUsage, Labels,
-    PPM, Question, UnitOutcome, UnitUsage,
+    Answer, BackendIdentity, Completion, FailReason, Infer, InferError, InferJob, JobUsage, PPM,
+    UnitOutcome, UnitTexts, UnitUsage,
 };
-use operator::text::UnitText;
-use rayon::prelude::*;
 
 use crate::error::EngineError;
-use crate::label_tree::LabelTree;
 use crate::prompt::PromptTemplate;
-use crate::runner::{Runner, ScoreRequest, ScoreResult};
+use crate::runner::{Runner, ScoreResult};
 use crate::tokenizer::Tokenizer;
+
+use prepare::{AHEAD_UNITS, Choice, Prepared, Questions, prepare_all};
 
 /// Wording and layout of the prompt around rubric and unit; a new version is a new fact key.
 const PROMPT_FORMAT: u32 = 1;
-/// Units tokenised ahead of their forwards; bounds memory whatever the input's length.
-const WINDOW_UNITS: usize = 256;
+
+/// Forwards' worth of units that are scored in one go.
+const FORWARDS: usize = 8;
 
 /// The in-process backend.
 pub struct LocalInfer {
@@ -38,18 +38,6 @@ pub struct LocalInfer {
     template: PromptTemplate,
     identity: BackendIdentity,
     namespace: Namespace,
-}
-
-/// The trees of a job's questions: fixed ones once, those over a unit's lines per line count.
-struct Questions<'a> {
-    questions: &'a [Question],
-    fixed: Vec<Option<Arc<LabelTree>>>,
-    lines: HashMap<(usize, usize), Arc<LabelTree>>,
-}
-
-/// A unit ready to be scored, or why it cannot be.
-struct Prepared {
-    request: Result<ScoreRequest, String>,
 }
 
 impl LocalInfer {
@@ -110,7 +98,7 @@ impl LocalInfer {
     ) -> Result<JobUsage, EngineError> {
         let forwards = self.runner.model().forwards();
         let split = self.template.split(&self.tokenizer, &job.rubric.system)?;
-        let mut questions = Questions::compile(&self.tokenizer, job.questions)?;
+        let questions = Questions::compile(&self.tokenizer, job.questions)?;
         let (prefix, prefix_computed) = self.runner.seal(&self.namespace, &split.prefix)?;
         let mut usage = JobUsage {
             prompt_tokens: prefix_computed as u64,
@@ -119,67 +107,75 @@ impl LocalInfer {
             prefix_computed_tokens: prefix_computed as u64,
             ..JobUsage::default()
         };
-        for window in job.units.chunks(WINDOW_UNITS) {
-            questions.compile_lines(&self.tokenizer, window)?;
-            let room = self.runner.model().config().context - prefix.len() as usize;
-            let prepared: Vec<Prepared> = window
-                .par_iter()
-                .map(|unit| Prepared {
-                    request: prepare(&self.tokenizer, &questions, unit, &split.close, room),
-                })
-                .collect();
-            let mut requests = Vec::new();
-            let mut owners = Vec::new();
-            for (unit, prepared) in window.iter().zip(prepared) {
-                match prepared.request {
-                    Ok(request) => {
-                        requests.push(request);
-                        owners.push(unit);
+        let room = self.runner.model().config().context - prefix.len() as usize;
+        let batch_tokens = self.runner.options().batch_tokens;
+        let Self {
+            runner, tokenizer, ..
+        } = self;
+        let mut done = vec![false; job.units.len()];
+        std::thread::scope(|scope| {
+            let (to, ready) = sync_channel(AHEAD_UNITS);
+            let (close, units) = (&split.close, job.units);
+            scope.spawn(move || prepare_all(tokenizer, questions, units, close, room, &to));
+            let mut ready = ready.into_iter().peekable();
+            while !job.cancel.is_cancelled() {
+                let (mut requests, mut owners) = (Vec::new(), Vec::new());
+                let mut total = 0;
+                // As many as some forwards take, so that what has to be asked again fills one too.
+                while let Some(next) = ready.peek() {
+                    let cost = match next {
+                        Ok(Prepared {
+                            request: Ok(request),
+                            ..
+                        }) => runner.tokens_needed(&prefix, request),
+                        _ => 0,
+                    };
+                    if !requests.is_empty() && total + cost > FORWARDS * batch_tokens {
+                        break;
                     }
-                    Err(message) => sink(Completion {
-                        unit_id: unit.unit_id.clone(),
-                        outcome: UnitOutcome::Failed {
-                            reason: FailReason::TooLarge,
-                            message,
-                        },
-                        usage: UnitUsage::default(),
-                    }),
+                    total += cost;
+                    let Some(next) = ready.next() else { break };
+                    let next = next?;
+                    match next.request {
+                        Ok(request) => {
+                            requests.push(request);
+                            owners.push((next.place, next.choices));
+                        }
+                        Err(problem) => {
+                            done[next.place] = true;
+                            sink(without_answer(units, next.place, problem.into()));
+                        }
+                    }
                 }
+                if requests.is_empty() {
+                    break;
+                }
+                let mut clock = Instant::now();
+                runner.score(
+                    &prefix,
+                    &requests,
+                    &|| !job.cancel.is_cancelled(),
+                    &mut |index, result| {
+                        let (place, choices) = &owners[index];
+                        done[*place] = true;
+                        let micros = clock.elapsed().as_micros() as u64;
+                        clock = Instant::now();
+                        let completion = complete(units.id(*place), choices, &result, micros);
+                        usage.prompt_tokens += completion.usage.prompt_tokens;
+                        usage.computed_tokens += completion.usage.computed_tokens;
+                        usage.cached_tokens += completion.usage.cached_tokens;
+                        usage.forks += u64::from(result.cached_tokens > 0);
+                        usage.scored_positions += result.scored_positions as u64;
+                        usage.repeated_units += u64::from(result.repeated_tokens > 0);
+                        usage.repeated_tokens += result.repeated_tokens as u64;
+                        sink(completion);
+                    },
+                )?;
             }
-            let mut done = vec![false; requests.len()];
-            let mut clock = Instant::now();
-            let cancel = job.cancel;
-            self.runner.score(
-                &prefix,
-                &requests,
-                &|| !cancel.is_cancelled(),
-                &mut |index, result| {
-                    done[index] = true;
-                    let elapsed = clock.elapsed();
-                    clock = Instant::now();
-                    let completion = complete(
-                        &questions,
-                        owners[index],
-                        &result,
-                        elapsed.as_micros() as u64,
-                    );
-                    usage.prompt_tokens += completion.usage.prompt_tokens;
-                    usage.computed_tokens += completion.usage.computed_tokens;
-                    usage.cached_tokens += completion.usage.cached_tokens;
-                    usage.forks += u64::from(result.cached_tokens > 0);
-                    usage.scored_positions += result.scored_positions as u64;
-                    usage.repeated_units += u64::from(result.repeated_tokens > 0);
-                    usage.repeated_tokens += result.repeated_tokens as u64;
-                    sink(completion);
-                },
-            )?;
-            for (unit, _) in owners.iter().zip(done).filter(|(_, done)| !done) {
-                sink(Completion {
-                    unit_id: unit.unit_id.clone(),
-                    outcome: UnitOutcome::Cancelled,
-                    usage: UnitUsage::default(),
-                });
-            }
+            Ok::<_, EngineError>(())
+        })?;
+        for place in (0..done.len()).filter(|place| !done[*place]) {
+            sink(without_answer(job.units, place, UnitOutcome::Cancelled));
         }
         usage.forwards = self.runner.model().forwards() - forwards;
         Ok(usage)
@@ -211,123 +207,30 @@ impl Infer for LocalInfer {
     }
 }
 
-impl<'a> Questions<'a> {
-    fn compile(tokenizer: &Tokenizer, questions: &'a [Question]) -> Result<Self, EngineError> {
-        let fixed = questions
-            .iter()
-            .map(|question| match &question.labels {
-                Labels::Fixed(labels) => tree(tokenizer, question, labels).map(Some),
-                Labels::Lines => Ok(None),
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            questions,
-            fixed,
-            lines: HashMap::new(),
-        })
-    }
-
-    /// Makes the trees over line numbers that a window of units needs.
-    fn compile_lines(
-        &mut self,
-        tokenizer: &Tokenizer,
-        units: &[UnitText],
-    ) -> Result<(), EngineError> {
-        for (index, question) in self.questions.iter().enumerate() {
-            if question.labels != Labels::Lines {
-                continue;
-            }
-            for unit in units.iter().filter(|unit| unit.lines.len() > 1) {
-                if let Entry::Vacant(place) = self.lines.entry((index, unit.lines.len())) {
-                    place.insert(tree(tokenizer, question, &question.labels.of(unit))?);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The tree of a question for a unit; none when there is nothing to choose.
-    fn tree(&self, index: usize, unit: &UnitText) -> Option<Arc<LabelTree>> {
-        match &self.fixed[index] {
-            Some(tree) => Some(tree.clone()),
-            None => self.lines.get(&(index, unit.lines.len())).cloned(),
-        }
+fn without_answer(units: &dyn UnitTexts, place: usize, outcome: UnitOutcome) -> Completion {
+    Completion {
+        unit_id: units.id(place).clone(),
+        outcome,
+        usage: UnitUsage::default(),
     }
 }
 
-fn tree(
-    tokenizer: &Tokenizer,
-    question: &Question,
-    labels: &[String],
-) -> Result<Arc<LabelTree>, EngineError> {
-    let tokens = labels
-        .iter()
-        .map(|label| tokenizer.encode_text(&format!("{}{label}", question.scaffold)))
-        .collect::<Result<Vec<_>, _>>()?;
-    let terminator = tokenizer.eos_ids().first().copied().unwrap_or(0);
-    Ok(Arc::new(LabelTree::new(
-        &question.field,
-        &tokens,
-        terminator,
-    )?))
-}
-
-fn prepare(
-    tokenizer: &Tokenizer,
-    questions: &Questions<'_>,
-    unit: &UnitText,
-    close: &[u32],
-    room: usize,
-) -> Result<ScoreRequest, String> {
-    let mut tokens = tokenizer
-        .encode_text(&unit.text)
-        .map_err(|error| error.to_string())?;
-    tokens.extend_from_slice(close);
-    let (trees, decisive): (Vec<Arc<LabelTree>>, Vec<bool>) = (0..questions.questions.len())
-        .filter_map(|index| {
-            // Which line is pointed at decides nothing that is counted.
-            let decisive = questions.questions[index].labels != Labels::Lines;
-            Some((questions.tree(index, unit)?, decisive))
-        })
-        .unzip();
-    let branches: usize = trees.iter().map(|tree| tree.tokens()).sum();
-    let needed = tokens.len() + branches;
-    if needed > room {
-        return Err(format!(
-            "the record needs {needed} tokens, {room} are left after the rubric; clip the fields \
-             that the plan reads (max_chars)"
-        ));
-    }
-    Ok(ScoreRequest {
-        tokens,
-        trees,
-        decisive,
-    })
-}
-
-fn complete(
-    questions: &Questions<'_>,
-    unit: &UnitText,
-    result: &ScoreResult,
-    micros: u64,
-) -> Completion {
+fn complete(unit_id: &UnitId, choices: &[Choice], result: &ScoreResult, micros: u64) -> Completion {
     let mut scores = result.scores.iter();
-    let answers: Option<Vec<Answer>> = (0..questions.questions.len())
-        .map(
-            |index| match (questions.tree(index, unit), unit.lines.len()) {
-                (Some(_), _) => scores
-                    .next()
-                    .and_then(|score| Answer::from_weights(&score.probabilities, score.mass)),
-                // One line is no choice; none leaves nothing to point at.
-                (None, 1) => Answer::from_ppm(vec![PPM], PPM),
-                (None, _) => Some(Answer {
-                    probabilities: Vec::new(),
-                    label_mass_ppm: 0,
-                    chosen: 0,
-                    margin_ppm: 0,
-                }),
-            },
-        )
+    let answers: Option<Vec<Answer>> = choices
+        .iter()
+        .map(|choice| match choice {
+            Choice::Scored => scores
+                .next()
+                .and_then(|score| Answer::from_weights(&score.probabilities, score.mass)),
+            Choice::Single => Answer::from_ppm(vec![PPM], PPM),
+            Choice::Nothing => Some(Answer {
+                probabilities: Vec::new(),
+                label_mass_ppm: 0,
+                chosen: 0,
+                margin_ppm: 0,
+            }),
+        })
         .collect();
     let outcome = match answers {
         Some(answers) => UnitOutcome::Answered(answers),
@@ -338,7 +241,7 @@ fn complete(
     };
     let (computed, cached) = (result.computed_tokens as u64, result.cached_tokens as u64);
     Completion {
-        unit_id: unit.unit_id.clone(),
+        unit_id: unit_id.clone(),
         outcome,
         usage: UnitUsage {
             prompt_tokens: computed + cached,

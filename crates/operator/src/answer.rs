@@ -10,6 +10,7 @@ mod wording;
 pub use page::render_page;
 pub(crate) use wording::{fill, gap};
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -206,19 +207,21 @@ impl CitedAnswer {
 }
 
 /// Counts facts per status, stage and kind of reason, in report order, most frequent first.
-pub fn count_reasons(facts: &[Fact]) -> Vec<ReasonCount> {
-    let mut counts: BTreeMap<(Status, &str, Option<&str>), u64> = BTreeMap::new();
+pub fn count_reasons<F: Borrow<Fact>>(facts: impl IntoIterator<Item = F>) -> Vec<ReasonCount> {
+    let mut counts: BTreeMap<(Status, String, Option<String>), u64> = BTreeMap::new();
     for fact in facts {
+        let fact = fact.borrow();
+        let reason = reason_kind(fact).map(str::to_owned);
         *counts
-            .entry((fact.status, &fact.stage, reason_kind(fact)))
+            .entry((fact.status, fact.stage.clone(), reason))
             .or_default() += 1;
     }
     let mut rows: Vec<ReasonCount> = counts
         .into_iter()
         .map(|((status, stage, reason), units)| ReasonCount {
             status,
-            stage: stage.to_owned(),
-            reason: reason.map(str::to_owned),
+            stage,
+            reason,
             units,
         })
         .collect();

@@ -53,15 +53,13 @@ pub enum OperatorError {
         /// The format that it was read as.
         format: String,
     },
-    /// The input is larger than spans can address.
-    #[error("{path}: is {bytes} bytes, at most {bytes_max} can be read; split the file")]
-    SourceTooLarge {
+    /// The input is no longer what it was when the run began.
+    #[error(
+        "{path}: changed while it was read; run again when nothing writes to it, or on a copy of it"
+    )]
+    SourceChanged {
         /// The input file.
         path: String,
-        /// Its size.
-        bytes: u64,
-        /// The most that is read.
-        bytes_max: u64,
     },
     /// Every single record of the input is malformed.
     #[error("{path}: none of the {bad} records can be read; the first, {place}: {problem}")]

@@ -5,6 +5,8 @@
 //! from which bytes. Cost, time and whether a fact was remembered are in neither.
 //! Must not know how an answer came about, nor how facts are combined.
 
+mod packed;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,8 @@ use crate::canonical::Canonical;
 use crate::column::ColumnValue;
 use crate::id::{ContentHash, UnitId};
 use crate::infer::{PPM, UnitUsage};
+
+pub use packed::Facts;
 
 /// Version of the row format of `facts.jsonl`.
 pub const FACT_SCHEMA: u32 = 2;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compose::Compose;
 use crate::id::{ContentHash, UnitId};
-use crate::text::UnitText;
+use crate::text::{TextProblem, UnitText};
 
 /// One million: the whole, in parts per million.
 pub const PPM: u32 = 1_000_000;
@@ -84,15 +84,56 @@ impl CancelFlag {
     }
 }
 
+/// The units of a job, each read when it is wanted: a job of any length holds only what is under way.
+pub trait UnitTexts: Sync {
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The id of the unit at a place, from 0.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    fn id(&self, place: usize) -> &UnitId;
+
+    /// Reads the text of the unit at a place; the same whenever it is read.
+    ///
+    /// # Errors
+    /// [`TextProblem`] where its record cannot be read any more: the unit has failed so.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    fn text(&self, place: usize) -> Result<UnitText, TextProblem>;
+}
+
+/// Texts that lie in memory.
+impl UnitTexts for Vec<UnitText> {
+    fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    fn id(&self, place: usize) -> &UnitId {
+        &self[place].unit_id
+    }
+
+    fn text(&self, place: usize) -> Result<UnitText, TextProblem> {
+        Ok(self[place].clone())
+    }
+}
+
 /// One rubric asked of many units.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct InferJob<'a> {
     /// The shared instruction.
     pub rubric: &'a Rubric,
     /// The questions, answered in order for every unit.
     pub questions: &'a [Question],
     /// The units; ids are unique.
-    pub units: &'a [UnitText],
+    pub units: &'a dyn UnitTexts,
     /// Set when the caller wants no more answers.
     pub cancel: &'a CancelFlag,
 }
@@ -214,6 +255,15 @@ pub enum UnitOutcome {
     Cancelled,
     /// Never started.
     NotRun,
+}
+
+impl From<TextProblem> for UnitOutcome {
+    fn from(problem: TextProblem) -> Self {
+        Self::Failed {
+            reason: problem.reason,
+            message: problem.message,
+        }
+    }
 }
 
 /// Work spent on one unit.

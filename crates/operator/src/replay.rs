@@ -153,13 +153,17 @@ impl Infer for Replay {
         job: InferJob<'_>,
         sink: &mut dyn FnMut(Completion),
     ) -> Result<JobUsage, InferError> {
-        for unit in job.units {
+        for place in 0..job.units.len() {
             if job.cancel.is_cancelled() {
                 break;
             }
+            let outcome = match job.units.text(place) {
+                Ok(unit) => self.answer(&unit, job.questions),
+                Err(problem) => problem.into(),
+            };
             sink(Completion {
-                unit_id: unit.unit_id.clone(),
-                outcome: self.answer(unit, job.questions),
+                unit_id: job.units.id(place).clone(),
+                outcome,
                 usage: UnitUsage::default(),
             });
         }

@@ -12,6 +12,9 @@
 //! A killed run leaves `manifest.json` with `"finished": false` and the facts so far.
 //! Must not know how facts come about.
 
+mod nodes;
+mod replace;
+
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,13 +25,18 @@ use serde_json::Value;
 use crate::answer::{AnswerBackend, CitedAnswer, render_page};
 use crate::error::OperatorError;
 use crate::event::EventLine;
-use crate::fact::Fact;
-use crate::fold::NodeRecord;
+use crate::fact::{Fact, Facts};
+use crate::fold::{KeyRange, NodeRecord};
 use crate::id::ContentHash;
 use crate::infer::BackendIdentity;
 use crate::plan::Plan;
 use crate::record::SourceArtifact;
 use crate::run::RunUsage;
+
+use replace::{hash_file, list_file, replace_with};
+
+pub use nodes::{NodeDraft, NodeRow};
+pub use replace::replace;
 
 /// Version of `manifest.json`.
 pub const MANIFEST_VERSION: u32 = 1;
@@ -193,21 +201,30 @@ impl RunDirectory {
         append(&path, &mut self.opened().events, line)
     }
 
-    /// Writes the nodes of the fold.
+    /// Opens a place for the rows of nodes, which are made children before parents.
     ///
     /// # Errors
-    /// `Io` when the file cannot be written.
+    /// `Io` when the file cannot be made.
+    pub fn draft_nodes(&self) -> Result<NodeDraft, OperatorError> {
+        NodeDraft::create(self.path.join(".nodes.jsonl.rows"))
+    }
+
+    /// Writes the nodes of the fold from their draft, parents before children.
+    ///
+    /// # Errors
+    /// `Io` when a file cannot be read or written.
     ///
     /// # Panics
     /// If the run has not begun.
-    pub fn write_nodes(&mut self, records: &[NodeRecord]) -> Result<(), OperatorError> {
+    pub fn write_nodes(
+        &mut self,
+        draft: NodeDraft,
+        rows: Vec<(KeyRange, NodeRow)>,
+        fan_in: u32,
+    ) -> Result<(), OperatorError> {
         let path = self.path.join(NODES);
-        let mut rows = Vec::new();
-        for record in records {
-            rows.extend(line_of(&path, record)?);
-        }
-        replace(&path, &rows)?;
-        self.opened().manifest.files.push(list_file(NODES, &rows));
+        let listed = replace_with(&path, |file| draft.copy_in_order(rows, fan_in, file))?;
+        self.opened().manifest.files.push(listed);
         Ok(())
     }
 
@@ -220,34 +237,35 @@ impl RunDirectory {
     /// If the run has not begun.
     pub fn finish(
         &mut self,
-        facts: &[Fact],
+        facts: &Facts,
         answer: &CitedAnswer,
         usage: &RunUsage,
     ) -> Result<(), OperatorError> {
         let directory = self.path.clone();
         let opened = self.opened();
-        let mut rows = Vec::new();
-        for fact in facts {
-            rows.extend(line_of(&directory, fact)?);
-        }
-        let files: [(&str, Vec<u8>); 4] = [
-            (FACTS, rows),
+        let facts_path = directory.join(FACTS);
+        let mut listed = vec![replace_with(&facts_path, |file| {
+            for fact in facts.iter() {
+                file.write(&line_of(&facts_path, &fact)?)?;
+            }
+            Ok(())
+        })?];
+        let files: [(&str, Vec<u8>); 3] = [
             ("answer.json", json(&directory, answer)?),
             ("answer.md", render_page(answer, usage).into_bytes()),
             ("usage.json", json(&directory, usage)?),
         ];
-        let mut listed = Vec::new();
         for (name, bytes) in &files {
-            replace(&directory.join(name), bytes)?;
-            listed.push(list_file(name, bytes));
+            listed.push(replace_with(&directory.join(name), |file| {
+                file.write(bytes)
+            })?);
         }
         let events = directory.join(EVENTS);
         opened
             .events
             .sync_all()
             .map_err(|source| io(&events, "write", source))?;
-        let bytes = std::fs::read(&events).map_err(|source| io(&events, "read", source))?;
-        listed.push(list_file(EVENTS, &bytes));
+        listed.push(list_file(&events)?);
         opened.manifest.files.extend(listed);
         opened.manifest.finished = true;
         replace(
@@ -351,37 +369,19 @@ pub fn verify_files(directory: &Path) -> Result<Vec<String>, OperatorError> {
         problems.push(format!("{MANIFEST} says that the run did not finish"));
     }
     for file in &manifest.files {
-        match std::fs::read(directory.join(&file.name)) {
+        match hash_file(&directory.join(&file.name)) {
             Err(error) => problems.push(format!("{}: {error}", file.name)),
-            Ok(bytes) => {
-                let hash = ContentHash::of_bytes(&bytes);
-                if hash != file.hash {
-                    let name = &file.name;
-                    problems.push(format!(
-                        "{name} hashes to {hash}, the manifest says {}",
-                        file.hash
-                    ));
-                }
+            Ok((hash, _)) if hash != file.hash => {
+                let name = &file.name;
+                problems.push(format!(
+                    "{name} hashes to {hash}, the manifest says {}",
+                    file.hash
+                ));
             }
+            Ok(_) => {}
         }
     }
     Ok(problems)
-}
-
-/// Writes a file beside its place and moves it there, so that a reader sees old or new, never half.
-///
-/// # Errors
-/// `Io` when it cannot be written or moved.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), OperatorError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let draft = path.with_file_name(format!(".{name}.draft"));
-    let write = || -> std::io::Result<()> {
-        let mut file = File::create(&draft)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    write().map_err(|source| io(&draft, "write", source))?;
-    std::fs::rename(&draft, path).map_err(|source| io(path, "rename", source))
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, OperatorError> {
@@ -391,14 +391,6 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, OperatorE
         line: error.line() as u64,
         problem: format!("{error}; the run that wrote it was of another version or was cut off"),
     })
-}
-
-fn list_file(name: &str, bytes: &[u8]) -> ManifestFile {
-    ManifestFile {
-        name: name.to_owned(),
-        hash: ContentHash::of_bytes(bytes),
-        bytes: bytes.len() as u64,
-    }
 }
 
 fn append<T: Serialize>(path: &Path, file: &mut File, row: &T) -> Result<(), OperatorError> {

@@ -217,7 +217,7 @@ impl Page {
             (false, true) => write!(self.text, " {quoted}"),
             (false, false) => write!(self.text, "\n{quoted}"),
         };
-        // A source is at most u32::MAX bytes, and so is every field of it.
+        // A record is at most `RECORD_BYTES_MAX`, and so is every field of it.
         let start = u32::try_from(range.start).unwrap_or(u32::MAX);
         let end = u32::try_from(range.end).unwrap_or(u32::MAX);
         self.lines.push(Line {

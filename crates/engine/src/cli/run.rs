@@ -12,9 +12,9 @@ use engine::model::linear::Numerics;
 use engine::models::{self, Environment, LocalModel, TerminalReporter};
 use engine::runner::{Reuse, RunnerOptions};
 use operator::Plan;
+use operator::fact::Facts;
 use operator::infer::{CancelFlag, Infer};
-use operator::ops::partition;
-use operator::record::read_source;
+use operator::ops::FileUnits;
 use operator::replay::Replay;
 use operator::run::{RunOptions, RunOutcome};
 use operator::run_directory::RunDirectory;
@@ -140,16 +140,14 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
                 arguments.plan.display()
             )
         })?;
-    let (artifact, records, bad) = read_source(&input, plan.input.format)?;
-    let parts = partition(&plan, artifact, records, bad)?;
-    for unit in &parts.bad {
+    let units = FileUnits::open(&plan, &input, &mut |unit| {
         eprintln!(
             "warning: {}: {}: {}",
             input.display(),
             unit.place,
             unit.reason
         );
-    }
+    })?;
     let out = arguments
         .out
         .clone()
@@ -183,9 +181,9 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         cancel: &cancel,
     };
     let mut progress = RunProgress::new(false);
-    let outcome = operator::run::run(
+    let outcome = operator::run::run_over(
         &plan,
-        parts,
+        &units,
         backend.as_mut(),
         memo,
         run_options,
@@ -204,7 +202,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn report(outcome: &RunOutcome, arguments: &RunArguments, out: &Path) -> anyhow::Result<()> {
+fn report(outcome: &RunOutcome<Facts>, arguments: &RunArguments, out: &Path) -> anyhow::Result<()> {
     if arguments.json {
         super::print(&serde_json::to_string_pretty(&outcome.answer)?)
     } else {

@@ -1,5 +1,6 @@
 //! Greedy decoding through prefix and slots equals the loop that computes everything anew.
 
+mod ahead;
 mod compose;
 mod together;
 

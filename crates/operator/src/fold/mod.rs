@@ -23,7 +23,7 @@ mod update;
 pub use build::{FoldWork, NodeCache, StoredStates, fold};
 pub use key::{KeyRange, LeafKey, UnitRef};
 pub use node::{CITES_MAX, Child, Hashes, NODE_VERSION, Node, hash_inputs, hash_node};
-pub use record::{NodeRecord, record_nodes};
+pub use record::{NodeRecord, record_node, record_nodes, visit_paths};
 pub use rows::{FactRef, FactRows, Leaves, SealedFacts};
 pub use update::{Siblings, Tree};
 

@@ -4,6 +4,7 @@
 //! unit that it names the source hash and the span. Quotes are left to `facts.jsonl`; the records
 //! hold their hashes.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
@@ -55,15 +56,53 @@ pub fn record_nodes(
                 open.push((hashes.provenance_hash, path.clone()));
             }
         }
-        let mut citations = cite(node.cited(leaves.spec()), leaves, u32::MAX)?;
-        for span in citations.iter_mut().filter_map(|cite| cite.span.as_mut()) {
-            span.quote = None;
-        }
-        records.push(NodeRecord {
-            path,
-            node,
-            citations,
-        });
+        records.push(record_node(path, node, leaves)?);
     }
     Ok(records)
+}
+
+/// Makes the record of one node.
+///
+/// # Errors
+/// What reading a fact may cause.
+pub fn record_node(
+    path: Vec<KeyRange>,
+    node: Node,
+    leaves: &Leaves<'_>,
+) -> Result<NodeRecord, OperatorError> {
+    let mut citations = cite(node.cited(leaves.spec()), leaves, u32::MAX)?;
+    for span in citations.iter_mut().filter_map(|cite| cite.span.as_mut()) {
+        span.quote = None;
+    }
+    Ok(NodeRecord {
+        path,
+        node,
+        citations,
+    })
+}
+
+/// Visits what is kept of each node of one tree with the ranges from the root down to it, parents
+/// before children, in key order: the order of [`record_nodes`] without the nodes.
+///
+/// # Errors
+/// What the visitor returns.
+pub fn visit_paths<T>(
+    mut nodes: Vec<(KeyRange, T)>,
+    fan_in: u32,
+    mut visitor: impl FnMut(&[KeyRange], T) -> Result<(), OperatorError>,
+) -> Result<(), OperatorError> {
+    // A node's range begins where that of its first child does, and is the wider of the two.
+    nodes.sort_by_key(|(range, _)| (range.start, Reverse(range.height)));
+    let mut path: Vec<KeyRange> = Vec::new();
+    for (range, kept) in nodes {
+        while path
+            .last()
+            .is_some_and(|above| !above.holds(range.start, fan_in))
+        {
+            path.pop();
+        }
+        path.push(range);
+        visitor(&path, kept)?;
+    }
+    Ok(())
 }

@@ -33,6 +33,23 @@ pub struct Unit {
     pub record: Arc<Record>,
 }
 
+impl Unit {
+    pub(super) fn id_of(plan: &Plan, path: &str, record: &Record) -> Result<UnitId, OperatorError> {
+        unit_id(plan, path, record)
+    }
+
+    /// Makes a record a unit.
+    pub(super) fn of(plan: &Plan, path: &str, record: Record) -> Result<Self, OperatorError> {
+        Ok(Self {
+            id: unit_id(plan, path, &record)?,
+            kind: UnitKind::Record,
+            ordinal: record.ordinal,
+            source_hash: record.source_hash(),
+            record: Arc::new(record),
+        })
+    }
+}
+
 /// What piece of a record a unit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -54,6 +71,18 @@ pub struct BadUnit {
     pub reason: String,
     /// Hash of its raw text.
     pub source_hash: ContentHash,
+}
+
+impl BadUnit {
+    pub(super) fn of(bad: BadRecord) -> Self {
+        Self {
+            ordinal: bad.ordinal,
+            id: UnitId::synthesised(bad.ordinal),
+            place: bad.place,
+            reason: bad.problem,
+            source_hash: bad.hash,
+        }
+    }
 }
 
 /// All units of an input.
@@ -92,30 +121,14 @@ pub fn partition(
     bad: Vec<BadRecord>,
 ) -> Result<Partition, OperatorError> {
     check_ordinals(&source.path, &records, &bad)?;
-    check_text_fields(plan, &source.path, &records)?;
+    let mut fields = TextFields::new(plan);
+    records.iter().for_each(|record| fields.see(record));
+    fields.check(&source.path)?;
     let mut units = Vec::with_capacity(records.len());
     for record in records {
-        let id = unit_id(plan, &source.path, &record)?;
-        let source_hash = record.source_hash();
-        let (kind, ordinal) = (UnitKind::Record, record.ordinal);
-        units.push(Unit {
-            id,
-            kind,
-            ordinal,
-            source_hash,
-            record: Arc::new(record),
-        });
+        units.push(Unit::of(plan, &source.path, record)?);
     }
-    let bad: Vec<BadUnit> = bad
-        .into_iter()
-        .map(|bad| BadUnit {
-            ordinal: bad.ordinal,
-            id: UnitId::synthesised(bad.ordinal),
-            place: bad.place,
-            reason: bad.problem,
-            source_hash: bad.hash,
-        })
-        .collect();
+    let bad: Vec<BadUnit> = bad.into_iter().map(BadUnit::of).collect();
     let partition = Partition { units, bad, source };
     check_unique(plan, &partition)?;
     Ok(partition)
@@ -137,23 +150,44 @@ fn check_ordinals(path: &str, records: &[Record], bad: &[BadRecord]) -> Result<(
     Ok(())
 }
 
-fn check_text_fields(plan: &Plan, path: &str, records: &[Record]) -> Result<(), OperatorError> {
-    for text in &plan.input.text {
-        let key = text.field.split('.').next().unwrap_or(&text.field);
-        let has = |record: &Record| {
-            record.fields.contains_key(key) || record.fields.contains_key(&text.field)
-        };
-        if records.is_empty() || records.iter().any(has) {
-            continue;
+/// Which of the plan's text fields some record has.
+pub(super) struct TextFields<'p> {
+    missing: Vec<&'p str>,
+    /// Fields of the first record.
+    known: Option<String>,
+}
+
+impl<'p> TextFields<'p> {
+    pub(super) fn new(plan: &'p Plan) -> Self {
+        let fields = plan.input.text.iter();
+        Self {
+            missing: fields.map(|text| text.field.as_str()).collect(),
+            known: None,
         }
-        let known: Vec<&str> = records[0].fields.keys().map(String::as_str).collect();
-        return Err(OperatorError::MissingTextField {
-            path: path.to_owned(),
-            field: text.field.clone(),
-            known: known.join(", "),
+    }
+
+    pub(super) fn see(&mut self, record: &Record) {
+        let names = || record.fields.keys().map(String::as_str);
+        self.known
+            .get_or_insert_with(|| names().collect::<Vec<_>>().join(", "));
+        self.missing.retain(|field| {
+            let key = field.split('.').next().unwrap_or(field);
+            !record.fields.contains_key(key) && !record.fields.contains_key(*field)
         });
     }
-    Ok(())
+
+    /// Refuses an input of which no record has a field that the plan reads.
+    pub(super) fn check(self, path: &str) -> Result<(), OperatorError> {
+        let missing = self.missing.first();
+        match (missing, self.known) {
+            (Some(field), Some(known)) => Err(OperatorError::MissingTextField {
+                path: path.to_owned(),
+                field: (*field).to_owned(),
+                known,
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn unit_id(plan: &Plan, path: &str, record: &Record) -> Result<UnitId, OperatorError> {

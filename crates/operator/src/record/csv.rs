@@ -5,11 +5,13 @@
 //! file, so it is an error with its place.
 
 use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
 
 use csv::{ByteRecord, ReaderBuilder};
 use serde_json::{Map, Value};
 
-use super::{Decoded, invalid};
+use super::bytes::{Bytes, READ_BYTES, Reading, hash_span, read_span};
+use super::scan::{Found, Scan, Span, invalid, unreadable};
 use crate::error::OperatorError;
 
 /// The delimiter that occurs most often in a header line, if any does.
@@ -23,76 +25,149 @@ pub(super) fn delimiter(header: &[u8]) -> Option<u8> {
         .max_by_key(|byte| count(*byte))
 }
 
-pub(super) fn decode(path: &str, content: &[u8]) -> Result<Decoded, OperatorError> {
-    let first = content
-        .split(|byte| matches!(byte, b'\n' | b'\r'))
-        .find(|line| !line.is_empty());
-    let separator = first.and_then(delimiter).unwrap_or(b',');
-    if let Some(offset) = open_quote(content, separator) {
-        let problem =
-            "the quoted cell that opens here is never closed; close it or double the quote";
-        return Err(invalid(path, content, offset, problem));
+/// How the rows of one input are read.
+pub(super) struct Layout {
+    separator: u8,
+    headers: Vec<String>,
+}
+
+impl Layout {
+    /// Reads the header row; refuses a quote that is never closed.
+    pub(super) fn read(path: &str, bytes: &dyn Bytes, start: u64) -> Result<Self, OperatorError> {
+        let failed = |error| unreadable(path, error);
+        let separator = first_line(bytes, start)
+            .map_err(failed)?
+            .and_then(|line| delimiter(&line))
+            .unwrap_or(b',');
+        if let Some(offset) = open_quote(bytes, start, separator).map_err(failed)? {
+            let problem =
+                "the quoted cell that opens here is never closed; close it or double the quote";
+            return Err(invalid(path, bytes, start, offset, problem));
+        }
+        let mut layout = Self {
+            separator,
+            headers: Vec::new(),
+        };
+        let (mut reader, mut row) = (layout.reader(Reading::new(bytes, start)), ByteRecord::new());
+        match reader.read_byte_record(&mut row) {
+            Ok(false) => {}
+            Ok(true) => {
+                let found = header_names(&row);
+                layout.headers = found.map_err(|problem| match problem {
+                    HeaderProblem::Text(problem) => invalid(path, bytes, start, 0, &problem),
+                    HeaderProblem::Twice(name, first, second) => OperatorError::DuplicateColumn {
+                        path: path.to_owned(),
+                        name,
+                        first,
+                        second,
+                    },
+                })?;
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
+        Ok(layout)
     }
-    let mut reader = ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .delimiter(separator)
-        .from_reader(content);
+
+    /// The fields of a row that was read before; none where it is no row of this header.
+    pub(super) fn fields(&self, row: &[u8]) -> Option<Map<String, Value>> {
+        let mut cells = ByteRecord::new();
+        let read = self.reader(row).read_byte_record(&mut cells);
+        read.ok()
+            .filter(|read| *read)
+            .and_then(|_| decode_row(&self.headers, &cells).ok())
+    }
+
+    fn reader<R: Read>(&self, from: R) -> csv::Reader<R> {
+        ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(self.separator)
+            .buffer_capacity(READ_BYTES)
+            .from_reader(from)
+    }
+}
+
+pub(super) fn scan(
+    scan: &Scan<'_>,
+    layout: &Layout,
+    reading: Reading<'_>,
+    found: &mut Found<'_, '_>,
+) -> Result<(), OperatorError> {
+    let mut reader = layout.reader(reading);
     let mut row = ByteRecord::new();
     let mut lines = LineCounter {
-        content,
+        reader: scan.reading().buffered(),
         offset: 0,
         line: 1,
     };
-    let mut headers: Option<Vec<String>> = None;
-    let mut decoded = Decoded::new();
-    let mut rows = 0_u64;
-    loop {
-        let start = usize::try_from(reader.position().byte()).unwrap_or(content.len());
+    for rows in 0_u64.. {
+        let start = reader.position().byte();
         match reader.read_byte_record(&mut row) {
             Ok(false) => break,
+            Ok(true) if rows == 0 => continue,
             Ok(true) => {}
-            Err(error) => return Err(invalid(path, content, start, &error.to_string())),
+            Err(error) => return Err(scan.unreadable(error.into())),
         }
-        let end = usize::try_from(reader.position().byte()).unwrap_or(content.len());
-        let Some(headers) = &headers else {
-            headers = Some(header_names(path, content, &row)?);
+        let length = reader.position().byte() - start;
+        let line = lines
+            .advance(start)
+            .map_err(|error| scan.unreadable(error))?;
+        let place = format!("row {rows} (line {line})");
+        let at = scan.start + start;
+        if length > scan.record_bytes_max {
+            let hash = hash_span(&*scan.bytes, at, length);
+            found.overlong(place, hash.map_err(|error| scan.unreadable(error))?)?;
             continue;
-        };
-        rows += 1;
-        let place = format!("row {rows} (line {})", lines.advance(start));
-        match decode_row(headers, &row) {
-            Ok(fields) => decoded.push_good(place, fields, Vec::new()),
-            Err(problem) => decoded.push_bad(place, problem, &content[start..end]),
+        }
+        match decode_row(&layout.headers, &row) {
+            Ok(fields) => {
+                let span = Span::of(at, usize::try_from(length).unwrap_or(usize::MAX));
+                found.good(span, place, fields, 0)?;
+            }
+            Err(problem) => {
+                let raw = read_span(&*scan.bytes, at, length);
+                let raw = raw.map_err(|error| scan.unreadable(error))?;
+                found.bad(place, problem, &raw)?;
+            }
         }
     }
-    Ok(decoded)
+    Ok(())
 }
 
-fn header_names(
-    path: &str,
-    content: &[u8],
-    row: &ByteRecord,
-) -> Result<Vec<String>, OperatorError> {
+/// The first line with something in it, as far as a delimiter is looked for.
+fn first_line(bytes: &dyn Bytes, start: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    for byte in Reading::new(bytes, start).buffered().bytes() {
+        match byte? {
+            b'\n' | b'\r' if line.is_empty() => {}
+            b'\n' | b'\r' => break,
+            byte => line.push(byte),
+        }
+    }
+    Ok((!line.is_empty()).then_some(line))
+}
+
+/// Why a header row is refused.
+enum HeaderProblem {
+    Text(String),
+    Twice(String, u32, u32),
+}
+
+fn header_names(row: &ByteRecord) -> Result<Vec<String>, HeaderProblem> {
     let mut names = Vec::new();
     let mut seen: HashMap<String, u32> = HashMap::new();
     for (column, cell) in (1_u32..).zip(row) {
         let Ok(name) = std::str::from_utf8(cell) else {
             let problem = format!("header {column} is not UTF-8; convert the file to UTF-8");
-            return Err(invalid(path, content, 0, &problem));
+            return Err(HeaderProblem::Text(problem));
         };
         let name = name.trim().to_owned();
         if name.is_empty() {
             let problem = format!("header {column} is empty; name every column");
-            return Err(invalid(path, content, 0, &problem));
+            return Err(HeaderProblem::Text(problem));
         }
         if let Some(first) = seen.insert(name.clone(), column) {
-            return Err(OperatorError::DuplicateColumn {
-                path: path.to_owned(),
-                name,
-                first,
-                second: column,
-            });
+            return Err(HeaderProblem::Twice(name, first, column));
         }
         names.push(name);
     }
@@ -123,41 +198,68 @@ fn decode_row(headers: &[String], row: &ByteRecord) -> Result<Map<String, Value>
 }
 
 /// Line numbers of ascending offsets; the reader's own count knows only LF.
-struct LineCounter<'a> {
-    content: &'a [u8],
-    offset: usize,
+struct LineCounter<R> {
+    reader: R,
+    offset: u64,
     line: u64,
 }
 
-impl LineCounter<'_> {
+impl<R: BufRead> LineCounter<R> {
     /// The line on which the next cell at or after `offset` starts.
-    fn advance(&mut self, offset: usize) -> u64 {
-        while let Some(&byte) = self.content.get(self.offset) {
+    fn advance(&mut self, offset: u64) -> io::Result<u64> {
+        let mut after_return = false;
+        while let Some(&byte) = self.reader.fill_buf()?.first() {
+            // CR and LF of one line end count once.
+            if after_return && byte != b'\n' {
+                self.line += 1;
+            }
+            after_return = false;
             if self.offset >= offset && !matches!(byte, b'\n' | b'\r') {
                 break;
             }
-            let crlf = byte == b'\r' && self.content.get(self.offset + 1) == Some(&b'\n');
-            if matches!(byte, b'\n' | b'\r') && !crlf {
-                self.line += 1;
+            match byte {
+                b'\n' => self.line += 1,
+                b'\r' => after_return = true,
+                _ => {}
             }
+            self.reader.consume(1);
             self.offset += 1;
         }
-        self.line
+        Ok(self.line)
     }
 }
 
 /// Offset of a quote that opens a cell and is never closed.
-fn open_quote(content: &[u8], separator: u8) -> Option<usize> {
-    let (mut opened, mut cell_start, mut at) = (None, true, 0);
-    while let Some(&byte) = content.get(at) {
-        match (opened, byte) {
-            (Some(_), b'"') if content.get(at + 1) == Some(&b'"') => at += 1,
-            (Some(_), b'"') => opened = None,
-            (None, b'"') if cell_start => opened = Some(at),
-            _ => {}
+fn open_quote(bytes: &dyn Bytes, start: u64, separator: u8) -> io::Result<Option<u64>> {
+    let (mut opened, mut cell_start, mut doubled) = (None, true, false);
+    let mut reader = Reading::new(bytes, start).buffered();
+    let mut at = 0_u64;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            // A quote at the very end closes.
+            return Ok(opened.filter(|_| !doubled));
         }
-        cell_start = byte == separator || matches!(byte, b'\n' | b'\r');
-        at += 1;
+        for (offset, &byte) in (at..).zip(buffer) {
+            if std::mem::take(&mut doubled) {
+                if byte == b'"' {
+                    continue;
+                }
+                opened = None;
+                cell_start = false;
+            }
+            match (opened, byte) {
+                (Some(_), b'"') => {
+                    doubled = true;
+                    continue;
+                }
+                (None, b'"') if cell_start => opened = Some(offset),
+                _ => {}
+            }
+            cell_start = byte == separator || matches!(byte, b'\n' | b'\r');
+        }
+        let length = buffer.len();
+        at += length as u64;
+        reader.consume(length);
     }
-    opened
 }

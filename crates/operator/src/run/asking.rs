@@ -11,18 +11,52 @@ use crate::error::OperatorError;
 use crate::event::Event;
 use crate::fact::{Fact, Status};
 use crate::id::{FactKey, UnitId};
-use crate::infer::{Completion, FailReason, Infer, InferError, InferJob, UnitOutcome, UnitUsage};
-use crate::ops::{Unit, map};
+use crate::infer::{
+    Completion, FailReason, Infer, InferError, InferJob, UnitOutcome, UnitTexts, UnitUsage,
+};
+use crate::ops::{Kept, Unit, Units, map};
+use crate::plan::Plan;
 use crate::store::{Store, StoredAnswers, fact_key};
-use crate::text::{self, UnitText};
+use crate::text::{self, TextProblem, UnitText};
 
-/// A unit on its way to the backend.
-pub(super) struct Asked<'a> {
-    unit: &'a Unit,
+/// A unit on its way to the backend, without its text.
+pub(super) struct Asked {
+    unit: Kept,
     key: FactKey,
     /// Later units whose text is equal: they get its answer.
-    same: Vec<(&'a Unit, UnitText)>,
-    done: bool,
+    same: Vec<Kept>,
+}
+
+/// The texts of the units that are asked, each rendered when the backend wants it.
+struct Texts<'a> {
+    plan: &'a Plan,
+    units: &'a dyn Units,
+    asked: &'a [Asked],
+}
+
+impl UnitTexts for Texts<'_> {
+    fn len(&self) -> usize {
+        self.asked.len()
+    }
+
+    fn id(&self, place: usize) -> &UnitId {
+        &self.asked[place].unit.id
+    }
+
+    fn text(&self, place: usize) -> Result<UnitText, TextProblem> {
+        let (_, shown) = show(self.plan, self.units, &self.asked[place].unit)?;
+        Ok(shown)
+    }
+}
+
+/// Reads a unit and renders what is shown of it.
+fn show(plan: &Plan, units: &dyn Units, kept: &Kept) -> Result<(Unit, UnitText), TextProblem> {
+    let unit = kept.read(units).map_err(|error| TextProblem {
+        reason: FailReason::Malformed,
+        message: causes(&error),
+    })?;
+    let shown = text::render(plan, &unit)?;
+    Ok((unit, shown))
 }
 
 /// Where the answer of a text comes from that was met before in this run.
@@ -43,27 +77,21 @@ struct Spent {
 
 impl Pass<'_, '_> {
     /// Renders what is shown of each unit and settles the units whose answers are remembered.
-    pub(super) fn recall<'u>(
+    pub(super) fn recall(
         &mut self,
-        kept: Vec<&'u Unit>,
+        kept: Vec<Kept>,
         store: Option<&dyn Store>,
-    ) -> Result<Vec<(Asked<'u>, UnitText)>, OperatorError> {
+    ) -> Result<Vec<Asked>, OperatorError> {
         let rubric = self.plan.rubric();
-        let mut asked: Vec<(Asked<'u>, UnitText)> = Vec::new();
+        let mut asked: Vec<Asked> = Vec::new();
         // A recording answers units, not texts: what it says of equal ones may differ.
         let mut met: Option<HashMap<FactKey, Met>> = (!self.identity.simulated).then(HashMap::new);
-        for unit in kept {
-            let shown = match text::render(self.plan, unit) {
-                Ok(shown) => shown,
+        for kept in kept {
+            let (unit, shown) = match show(self.plan, self.units, &kept) {
+                Ok(read) => read,
                 Err(problem) => {
-                    let reason = Some(failure(problem.reason, &problem.message));
-                    self.settle(map::unanswered(
-                        self.plan,
-                        unit,
-                        Status::Errored,
-                        map::STAGE,
-                        reason,
-                    ))?;
+                    let reason = failure(problem.reason, &problem.message);
+                    self.settle(self.unanswered(&kept, Status::Errored, reason))?;
                     continue;
                 }
             };
@@ -72,7 +100,7 @@ impl Pass<'_, '_> {
             self.usage.duplicate_units += u64::from(known.is_some());
             let same_as = match known {
                 Some(Met::Asked(place)) => {
-                    asked[*place].0.same.push((unit, shown));
+                    asked[*place].same.push(kept);
                     continue;
                 }
                 Some(Met::Settled(first)) => Some(first.clone()),
@@ -85,22 +113,16 @@ impl Pass<'_, '_> {
                 if let Some(met) = &mut met {
                     met.insert(key, Met::Asked(asked.len()));
                 }
-                let same = Vec::new();
-                let done = false;
-                asked.push((
-                    Asked {
-                        unit,
-                        key,
-                        same,
-                        done,
-                    },
-                    shown,
-                ));
+                asked.push(Asked {
+                    unit: kept,
+                    key,
+                    same: Vec::new(),
+                });
                 continue;
             };
             self.usage.remembered_units += 1;
             self.usage.tokens_as_if_uncached += stored.cost.prompt_tokens;
-            let mut fact = map::derive(self.plan, &self.questions, unit, &shown, &stored.answers);
+            let mut fact = map::derive(self.plan, &self.questions, &unit, &shown, &stored.answers);
             fact.backend = Some(self.identity.name.clone());
             fact.remembered = true;
             match same_as {
@@ -108,13 +130,13 @@ impl Pass<'_, '_> {
                 None => {
                     fact.cost = stored.cost;
                     if let Some(met) = &mut met {
-                        met.insert(key, Met::Settled(unit.id.clone()));
+                        met.insert(key, Met::Settled(unit.id));
                     }
                 }
             }
             self.settle(fact)?;
         }
-        let same = asked.iter().map(|(asked, _)| asked.same.len() as u64);
+        let same = asked.iter().map(|asked| asked.same.len() as u64);
         self.journal.log(Event::MapStarted {
             remembered: self.usage.remembered_units,
             asked: asked.len() as u64,
@@ -126,14 +148,14 @@ impl Pass<'_, '_> {
     /// Asks the backend in one job and settles every unit of it; nothing left asks nothing.
     pub(super) fn ask(
         &mut self,
-        asked: Vec<(Asked<'_>, UnitText)>,
+        asked: Vec<Asked>,
         infer: &mut dyn Infer,
         store: Option<&dyn Store>,
     ) -> Result<Option<InferError>, OperatorError> {
         if asked.is_empty() {
             return Ok(None);
         }
-        let (mut asked, shown): (Vec<Asked<'_>>, Vec<UnitText>) = asked.into_iter().unzip();
+        let mut done = vec![false; asked.len()];
         let places: HashMap<UnitId, usize> = asked
             .iter()
             .enumerate()
@@ -141,10 +163,15 @@ impl Pass<'_, '_> {
             .collect();
         let (rubric, questions) = (self.plan.rubric(), self.questions.clone());
         let cancel = self.options.cancel;
+        let texts = Texts {
+            plan: self.plan,
+            units: self.units,
+            asked: &asked,
+        };
         let job = InferJob {
             rubric: &rubric,
             questions: &questions,
-            units: &shown,
+            units: &texts,
             cancel,
         };
         let mut spent = Spent::default();
@@ -153,7 +180,7 @@ impl Pass<'_, '_> {
             // The seam takes no error back: the first one is kept, and the job is told to stop.
             if broken.is_none() {
                 let received =
-                    self.receive(completion, &mut asked, &shown, &places, store, &mut spent);
+                    self.receive(completion, &asked, &mut done, &places, store, &mut spent);
                 if let Err(error) = received {
                     cancel.cancel();
                     broken = Some(error);
@@ -183,17 +210,9 @@ impl Pass<'_, '_> {
             (None, None, true) => String::from("cancelled before it was asked"),
             (None, None, false) => String::from("the backend did not complete it"),
         };
-        for left in asked.iter().filter(|asked| !asked.done) {
-            let same = left.same.iter().map(|(unit, _)| *unit);
-            for unit in std::iter::once(left.unit).chain(same) {
-                let reason = Some(reason.clone());
-                self.settle(map::unanswered(
-                    self.plan,
-                    unit,
-                    Status::NotRun,
-                    map::STAGE,
-                    reason,
-                ))?;
+        for (left, _) in asked.iter().zip(done).filter(|(_, done)| !done) {
+            for kept in std::iter::once(&left.unit).chain(&left.same) {
+                self.settle(self.unanswered(kept, Status::NotRun, reason.clone()))?;
             }
         }
         Ok(failure)
@@ -203,8 +222,8 @@ impl Pass<'_, '_> {
     fn receive(
         &mut self,
         completion: Completion,
-        asked: &mut [Asked<'_>],
-        shown: &[UnitText],
+        asked: &[Asked],
+        done: &mut [bool],
         places: &HashMap<UnitId, usize>,
         store: Option<&dyn Store>,
         spent: &mut Spent,
@@ -213,13 +232,15 @@ impl Pass<'_, '_> {
         let Some(&place) = places.get(&completion.unit_id) else {
             return Err(OperatorError::UnknownCompletion { unit_id });
         };
-        if std::mem::replace(&mut asked[place].done, true) {
+        if std::mem::replace(&mut done[place], true) {
             return Err(OperatorError::DuplicateCompletion { unit_id });
         }
         let (first, usage) = (&asked[place], completion.usage);
-        let outcome = match completion.outcome {
-            UnitOutcome::Answered(answers) => {
-                match map::check(&self.questions, &shown[place], &answers) {
+        let read = show(self.plan, self.units, &first.unit);
+        let outcome = match (completion.outcome, &read) {
+            (UnitOutcome::Answered(_), Err(problem)) => problem.clone().into(),
+            (UnitOutcome::Answered(answers), Ok((_, shown))) => {
+                match map::check(&self.questions, shown, &answers) {
                     Ok(()) => UnitOutcome::Answered(answers),
                     Err(message) => UnitOutcome::Failed {
                         reason: FailReason::Schema,
@@ -227,7 +248,7 @@ impl Pass<'_, '_> {
                     },
                 }
             }
-            other => other,
+            (other, _) => other,
         };
         if let (UnitOutcome::Answered(answers), Some(store)) = (&outcome, store) {
             let answers = answers.clone();
@@ -240,13 +261,14 @@ impl Pass<'_, '_> {
             )?;
         }
         let over = spent.over.unwrap_or("cancelled");
-        let mut fact = self.conclude(first.unit, &shown[place], &outcome, over);
+        let mut fact = self.conclude(&first.unit, read, &outcome, over);
         fact.usage = usage;
         fact.cost = usage;
         self.settle(fact)?;
         self.usage.tokens_as_if_uncached += usage.prompt_tokens;
-        for (unit, shown) in &first.same {
-            let mut fact = self.conclude(unit, shown, &outcome, over);
+        for kept in &first.same {
+            let read = show(self.plan, self.units, kept);
+            let mut fact = self.conclude(kept, read, &outcome, over);
             fact.same_as = Some(first.unit.id.clone());
             self.settle(fact)?;
             self.usage.tokens_as_if_uncached += usage.prompt_tokens;
@@ -262,23 +284,52 @@ impl Pass<'_, '_> {
     }
 
     /// The fact of a unit that was asked, or whose text equals that of one which was.
-    fn conclude(&self, unit: &Unit, shown: &UnitText, outcome: &UnitOutcome, over: &str) -> Fact {
-        let bare =
-            |status, reason| map::unanswered(self.plan, unit, status, map::STAGE, Some(reason));
-        let mut fact = match outcome {
-            UnitOutcome::Answered(answers) => {
-                map::derive(self.plan, &self.questions, unit, shown, answers)
+    fn conclude(
+        &self,
+        kept: &Kept,
+        read: Result<(Unit, UnitText), TextProblem>,
+        outcome: &UnitOutcome,
+        over: &str,
+    ) -> Fact {
+        let (status, reason) = match (outcome, &read) {
+            (UnitOutcome::Answered(answers), Ok((unit, shown))) => {
+                let mut fact = map::derive(self.plan, &self.questions, unit, shown, answers);
+                fact.backend = Some(self.identity.name.clone());
+                fact.simulated = self.identity.simulated;
+                return fact;
             }
-            UnitOutcome::Failed { reason, message } => {
-                bare(Status::Errored, failure(*reason, message))
+            (UnitOutcome::Answered(_), Err(problem)) => {
+                (Status::Errored, failure(problem.reason, &problem.message))
             }
-            UnitOutcome::Cancelled => bare(Status::Cancelled, over.to_owned()),
-            UnitOutcome::NotRun => bare(Status::NotRun, over.to_owned()),
+            (UnitOutcome::Failed { reason, message }, _) => {
+                (Status::Errored, failure(*reason, message))
+            }
+            (UnitOutcome::Cancelled, _) => (Status::Cancelled, over.to_owned()),
+            (UnitOutcome::NotRun, _) => (Status::NotRun, over.to_owned()),
         };
-        fact.clipped_bytes = shown.clipped_bytes;
+        let mut fact = match &read {
+            Ok((unit, _)) => map::unanswered(self.plan, unit, status, map::STAGE, Some(reason)),
+            Err(_) => self.unanswered(kept, status, reason),
+        };
+        fact.clipped_bytes = read.map_or(0, |(_, shown)| shown.clipped_bytes);
         fact.backend = Some(self.identity.name.clone());
         fact.simulated = self.identity.simulated;
         fact
+    }
+
+    /// The fact of a unit without an answer; without columns where its record cannot be read again.
+    fn unanswered(&self, kept: &Kept, status: Status, reason: String) -> Fact {
+        match kept.read(self.units) {
+            Ok(unit) => map::unanswered(self.plan, &unit, status, map::STAGE, Some(reason)),
+            Err(_) => Fact::bare(
+                kept.id.clone(),
+                kept.place.ordinal,
+                kept.source_hash,
+                status,
+                map::STAGE,
+                Some(reason),
+            ),
+        }
     }
 
     /// Stops the job once the plan's budget is spent; what is done stands.

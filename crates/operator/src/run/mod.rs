@@ -14,16 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, count_reasons};
 use crate::compose::ComposeUsage;
-use crate::coverage;
 use crate::error::OperatorError;
 use crate::event::{Event, EventSink};
-use crate::fact::{Fact, FieldValue, Status};
-use crate::fold::SealedFacts;
-use crate::id::ContentHash;
+use crate::fact::{Fact, Facts, FieldValue, Status};
+use crate::id::{ContentHash, UnitId};
 use crate::infer::{
     BackendIdentity, CancelFlag, FailReason, Infer, InferError, JobUsage, Question,
 };
-use crate::ops::{BadUnit, Partition, Route, Unit, map, prefilter};
+use crate::ops::{BadUnit, Kept, Partition, Placed, Route, Unit, Units, map, prefilter};
 use crate::plan::{EvidenceMode, Plan};
 use crate::run_directory::RunDirectory;
 use crate::store::Store;
@@ -62,11 +60,11 @@ pub struct RunUsage {
     pub composed: ComposeUsage,
 }
 
-/// What a run yields.
+/// What a run yields; with all its facts, or with [`Facts`] that are read one at a time.
 #[derive(Debug)]
-pub struct RunOutcome {
+pub struct RunOutcome<F = Vec<Fact>> {
     /// One fact per unit, in source order.
-    pub facts: Vec<Fact>,
+    pub facts: F,
     /// The folded, cited answer.
     pub answer: CitedAnswer,
     /// What it cost.
@@ -75,15 +73,10 @@ pub struct RunOutcome {
     pub backend_failure: Option<InferError>,
 }
 
-/// Runs a plan over a partition.
-///
-/// Memory is neither read nor written for a simulated backend. Summaries are written by the same
-/// backend after the fold; one that cannot be written or does not pass is a refused claim.
+/// Runs a plan over a partition and hands all facts out.
 ///
 /// # Errors
-/// `Infer` when the backend refuses the job as a whole; `UnknownCompletion` and
-/// `DuplicateCompletion` when it breaks its contract; `CoverageMismatch` and `CoverageOverlap` when
-/// facts and partition differ; `Io` and `Store` when something cannot be written.
+/// As [`run_over`].
 pub fn run(
     plan: &Plan,
     partition: Partition,
@@ -93,12 +86,42 @@ pub fn run(
     events: &mut dyn EventSink,
     directory: Option<&mut RunDirectory>,
 ) -> Result<RunOutcome, OperatorError> {
+    let outcome = run_over(plan, &partition, infer, store, options, events, directory)?;
+    Ok(RunOutcome {
+        facts: outcome.facts.iter().collect(),
+        answer: outcome.answer,
+        usage: outcome.usage,
+        backend_failure: outcome.backend_failure,
+    })
+}
+
+/// Runs a plan over units, of which it holds no record longer than it needs it.
+///
+/// Memory: a packed fact per unit, about 200 bytes more for each that goes past the predicates, and a
+/// few records. The store is neither read nor written for a simulated backend. Summaries are written
+/// by the same backend after the fold; one that cannot be written or does not pass is a refused claim.
+///
+/// # Errors
+/// `Infer` when the backend refuses the job as a whole; `UnknownCompletion` and
+/// `DuplicateCompletion` when it breaks its contract; `CoverageMismatch` and `CoverageOverlap` when
+/// facts and units differ; `Io` and `Store` when something cannot be written; `SourceChanged` when
+/// the input does not hold still.
+pub fn run_over(
+    plan: &Plan,
+    units: &dyn Units,
+    infer: &mut dyn Infer,
+    store: Option<&dyn Store>,
+    options: RunOptions<'_>,
+    events: &mut dyn EventSink,
+    directory: Option<&mut RunDirectory>,
+) -> Result<RunOutcome<Facts>, OperatorError> {
     let identity = infer.identity().clone();
     let store = store.filter(|_| !identity.simulated);
-    let records = (partition.units.len() + partition.bad.len()) as u64;
+    let records = u64::from(units.len());
     let started_us = (options.clock)();
     let mut pass = Pass {
         plan,
+        units,
         identity: &identity,
         questions: plan.questions(),
         options: &options,
@@ -109,24 +132,24 @@ pub fn run(
             started_us,
             lines: 0,
         },
-        facts: Vec::with_capacity(partition.units.len() + partition.bad.len()),
+        facts: Facts::with_units(units.len()),
         usage: RunUsage::default(),
     };
     if let Some(directory) = &mut pass.journal.directory {
-        directory.begin(plan, &partition.source, records, &identity)?;
+        directory.begin(plan, units.source(), records, &identity)?;
     }
     pass.journal.log(Event::RunStarted {
         plan_hash: plan.hash(),
-        source_hash: partition.source.hash,
+        source_hash: units.source().hash,
         backend: identity.name.clone(),
         simulated: identity.simulated,
         units: records,
     })?;
-    let kept = pass.filter(&partition)?;
+    let kept = pass.filter()?;
     let asked = pass.recall(kept, store)?;
     let backend_failure = pass.ask(asked, infer, store)?;
     let broken = backend_failure.is_some();
-    let answer = pass.answer(&partition, records, infer, broken, store)?;
+    let answer = pass.answer(infer, broken, store)?;
     pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
     pass.journal.log(Event::RunFinished {
         coverage: answer.coverage,
@@ -153,34 +176,51 @@ pub fn run(
 /// The state of one run.
 struct Pass<'a, 'o> {
     plan: &'a Plan,
+    units: &'a dyn Units,
     identity: &'a BackendIdentity,
     questions: Vec<Question>,
     options: &'o RunOptions<'o>,
     journal: Journal<'o>,
-    facts: Vec<Fact>,
+    facts: Facts,
     usage: RunUsage,
 }
 
 impl<'a> Pass<'a, '_> {
     /// Accounts for unreadable records and applies the predicates; returns what needs an answer.
-    fn filter<'u>(&mut self, partition: &'u Partition) -> Result<Vec<&'u Unit>, OperatorError> {
-        for bad in &partition.bad {
-            self.settle(unreadable(bad))?;
-        }
-        let (mut kept, mut excluded, mut decided) = (Vec::new(), 0, 0);
-        for unit in &partition.units {
-            match prefilter(self.plan, unit) {
-                Route::Model { .. } => kept.push(unit),
+    fn filter(&mut self) -> Result<Vec<Kept>, OperatorError> {
+        // Cut before the memory is read, so that a warm run covers the same units as a cold one.
+        let limit = self.options.limit.map_or(u64::MAX, u64::from);
+        let budget = self.plan.budget.units_max.unwrap_or(u64::MAX);
+        let over = if limit <= budget {
+            "limit"
+        } else {
+            "budget units_max"
+        };
+        let mut kept = Vec::new();
+        let (mut past, mut excluded, mut decided) = (0, 0, 0);
+        let units = self.units;
+        units.visit(&mut |placed| {
+            let (unit, place) = match placed {
+                Placed::Unit(unit, place) => (unit, place),
+                Placed::Bad(bad) => return self.settle(unreadable(&bad)),
+            };
+            let plan = self.plan;
+            let bare = |status, stage: &str, reason| {
+                map::unanswered(plan, &unit, status, stage, Some(reason))
+            };
+            match prefilter(plan, &unit) {
+                Route::Model { .. } => {
+                    past += 1;
+                    if past <= limit.min(budget) {
+                        kept.push(Kept::of(&unit, place));
+                        return Ok(());
+                    }
+                    self.settle(bare(Status::NotRun, map::STAGE, over.to_owned()))
+                }
                 Route::Exclude { prefilter, reason } => {
                     excluded += 1;
-                    let (stage, reason) = (filter_stage(prefilter), Some(reason.to_owned()));
-                    self.settle(map::unanswered(
-                        self.plan,
-                        unit,
-                        Status::Excluded,
-                        &stage,
-                        reason,
-                    ))?;
+                    let stage = filter_stage(prefilter);
+                    self.settle(bare(Status::Excluded, &stage, reason.to_owned()))
                 }
                 Route::Decide {
                     prefilter,
@@ -188,56 +228,26 @@ impl<'a> Pass<'a, '_> {
                     set,
                 } => {
                     decided += 1;
-                    let (stage, reason) = (filter_stage(prefilter), Some(reason.to_owned()));
-                    let mut fact =
-                        map::unanswered(self.plan, unit, Status::Decided, &stage, reason);
+                    let stage = filter_stage(prefilter);
+                    let mut fact = bare(Status::Decided, &stage, reason.to_owned());
                     fact.values = set
                         .iter()
                         .map(|(field, label)| (field.clone(), FieldValue::set(label.clone())))
                         .collect();
-                    fact.evidence = self.first_line(unit);
-                    self.settle(fact)?;
+                    fact.evidence = self.first_line(&unit);
+                    self.settle(fact)
                 }
                 Route::Malformed { prefilter, message } => {
                     let reason = failure(FailReason::Malformed, &message);
-                    let stage = filter_stage(prefilter);
-                    self.settle(map::unanswered(
-                        self.plan,
-                        unit,
-                        Status::Errored,
-                        &stage,
-                        Some(reason),
-                    ))?;
+                    self.settle(bare(Status::Errored, &filter_stage(prefilter), reason))
                 }
             }
-        }
-        let kept_units = kept.len() as u64;
+        })?;
         self.journal.log(Event::PrefilterDone {
             excluded,
             decided,
-            kept: kept_units,
+            kept: past,
         })?;
-        // Cut before the memory is read, so that a warm run covers the same units as a cold one.
-        let limit = self.options.limit.map_or(u64::MAX, u64::from);
-        let budget = self.plan.budget.units_max.unwrap_or(u64::MAX);
-        let reason = if limit <= budget {
-            "limit"
-        } else {
-            "budget units_max"
-        };
-        let keep = usize::try_from(limit.min(budget))
-            .unwrap_or(usize::MAX)
-            .min(kept.len());
-        for unit in kept.drain(keep..) {
-            let reason = Some(reason.to_owned());
-            self.settle(map::unanswered(
-                self.plan,
-                unit,
-                Status::NotRun,
-                map::STAGE,
-                reason,
-            ))?;
-        }
         Ok(kept)
     }
 
@@ -251,41 +261,40 @@ impl<'a> Pass<'a, '_> {
         if let Some(directory) = &mut self.journal.directory {
             directory.append_fact(&fact)?;
         }
+        if !self.facts.put(&fact) {
+            return Err(OperatorError::CoverageOverlap {
+                unit_id: fact.unit_id.to_string(),
+            });
+        }
         self.journal.log(Event::Unit {
-            id: fact.unit_id.clone(),
+            id: fact.unit_id,
             status: fact.status,
-            stage: fact.stage.clone(),
+            stage: fact.stage,
             remembered: fact.remembered,
-        })?;
-        self.facts.push(fact);
-        Ok(())
+        })
     }
 
-    /// Puts the facts into source order, folds them and checks that they cover the partition.
+    /// Checks that every unit has its fact, and folds them.
     fn answer(
         &mut self,
-        partition: &Partition,
-        records: u64,
         infer: &mut dyn Infer,
         broken: bool,
         store: Option<&dyn Store>,
     ) -> Result<CitedAnswer, OperatorError> {
-        self.facts.sort_by_key(|fact| fact.ordinal);
-        let units = partition.units.iter().map(|unit| &unit.id);
-        coverage::check(
-            units.chain(partition.bad.iter().map(|bad| &bad.id)),
-            self.facts.iter().map(|fact| &fact.unit_id),
-        )?;
-        let sealed = SealedFacts::seal(std::mem::take(&mut self.facts));
-        let folded = folding::fold(self.plan, &sealed, store)?;
-        self.facts = sealed.into_facts();
+        let (source, records) = (self.units.source(), u64::from(self.units.len()));
+        if let Some(ordinal) = self.facts.missing() {
+            return Err(OperatorError::CoverageMismatch {
+                expected: records,
+                found: self.facts.len() as u64,
+                unit_id: UnitId::synthesised(ordinal).to_string(),
+            });
+        }
+        let directory = self.journal.directory.as_deref_mut();
+        let folded = folding::fold(self.plan, &self.facts, store, directory)?;
         self.journal.log(Event::Folded {
             work: folded.reduction.work,
             root: folded.reduction.root.as_ref().map(|root| root.hashes),
         })?;
-        if let Some(directory) = &mut self.journal.directory {
-            directory.write_nodes(&folded.records)?;
-        }
         let claims = self.summarise(&folded.reduction, infer, broken, store)?;
         let counts = folded.reduction.counts;
         let mut answer = CitedAnswer {
@@ -293,8 +302,8 @@ impl<'a> Pass<'a, '_> {
             question: self.plan.question.clone(),
             plan_hash: self.plan.hash(),
             source: AnswerSource {
-                path: partition.source.path.clone(),
-                hash: partition.source.hash,
+                path: source.path.clone(),
+                hash: source.hash,
                 records,
             },
             backend: AnswerBackend {
@@ -307,7 +316,7 @@ impl<'a> Pass<'a, '_> {
             result_hash: ContentHash::from_bytes([0; 32]),
             tree: folded.tree,
             coverage: counts,
-            coverage_by_reason: count_reasons(&self.facts),
+            coverage_by_reason: count_reasons(self.facts.iter()),
             claims,
         };
         answer.result_hash = answer.hash_result();

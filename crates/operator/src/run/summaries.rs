@@ -4,8 +4,6 @@
 //! A remembered text is re-read like a new one, and only what passed is remembered. A summary that
 //! fails is a refused claim; the rest of the answer stands. Must not know how a text is checked.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Pass, causes};
@@ -13,7 +11,7 @@ use crate::answer::Claim;
 use crate::compose::ComposeJob;
 use crate::error::OperatorError;
 use crate::event::Event;
-use crate::fact::Fact;
+use crate::fold::LeafKey;
 use crate::id::UnitId;
 use crate::infer::{Infer, UnitUsage};
 use crate::ops::reduce::Reduction;
@@ -105,12 +103,19 @@ impl Pass<'_, '_> {
     }
 
     fn gather(&self, reduce: &Reduce, reduction: &Reduction) -> Result<Material, String> {
-        let facts: HashMap<&UnitId, &Fact> = self
+        let mut places: Vec<(LeafKey, u32)> = self
             .facts
             .iter()
-            .map(|fact| (&fact.unit_id, fact))
+            .map(|fact| (LeafKey::of_id(&fact.unit_id), fact.ordinal))
             .collect();
-        let source = |unit: &UnitId| facts.get(unit).map(|fact| fact.cite());
+        places.sort_unstable();
+        let source = |unit: &UnitId| {
+            let key = LeafKey::of_id(unit);
+            let place = places.binary_search_by_key(&key, |(key, _)| *key).ok()?;
+            let fact = self.facts.get(places[place].1);
+            fact.filter(|fact| fact.unit_id == *unit)
+                .map(|fact| fact.cite())
+        };
         summary::gather(
             reduce,
             &Settled {

@@ -19,6 +19,9 @@ use crate::id::FactKey;
 /// Answers of earlier versions: no day, and a cost of prompt tokens alone.
 pub(super) const ANSWERS_V1: TableDefinition<&[u8], &[u8]> = TableDefinition::new("answers v1");
 
+/// Most bytes of the file's pages in memory: a store grows, what a run holds of it does not.
+const CACHE_BYTES: usize = 64 << 20;
+
 /// A table's type in the file.
 type Definition = TableDefinition<'static, &'static [u8; 32], &'static [u8]>;
 
@@ -186,6 +189,7 @@ impl ContentStore for RedbStore {
 pub(super) fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_concurrency_mode(ConcurrencyMode::SingleWriter);
+    builder.set_cache_size(CACHE_BYTES);
     builder
 }
 

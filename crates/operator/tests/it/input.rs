@@ -3,6 +3,7 @@
 mod columns;
 mod corpus;
 mod digests;
+mod files;
 mod formats;
 mod plans;
 mod predicates;

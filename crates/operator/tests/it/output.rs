@@ -20,6 +20,7 @@ mod selfcheck;
 mod store;
 mod store_file;
 mod store_maintenance;
+mod streamed;
 mod summary;
 mod summary_memory;
 mod summary_texts;

@@ -18,13 +18,13 @@ const INSTRUCTION: &str = "Write one line.";
 const MATERIAL: &str = "facts: 3 red, 2 blue";
 
 /// A seeded model over the characters of ASCII.
-struct Place {
+pub(super) struct Place {
     files: ModelFiles,
     _directory: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut config = tiny::config(Architecture::Llama, 64);
         config.vocab = tokenizer(None).vocab_size() as usize;
@@ -41,7 +41,7 @@ impl Place {
     }
 
     /// A backend whose answers end at `stop`, or at the usual tokens.
-    fn infer(&self, stop: Option<u32>, reuse: Reuse) -> LocalInfer {
+    pub(super) fn infer(&self, stop: Option<u32>, reuse: Reuse) -> LocalInfer {
         let options = RunnerOptions {
             batch_tokens: 16,
             chunk_tokens: 64,

@@ -154,7 +154,7 @@ fn share(labels: usize, chosen: usize, ppm: u32) -> Answer {
 }
 
 fn outcome(act: &Act, job: &InferJob<'_>, place: usize) -> UnitOutcome {
-    let unit = &job.units[place];
+    let unit = &job.units.text(place).unwrap();
     let seed = unit.text_hash.as_bytes();
     let answers = job.questions.iter().enumerate().map(|(index, question)| {
         let labels = question.labels.of(unit).len();
@@ -191,9 +191,8 @@ impl Infer for Script {
         sink: &mut dyn FnMut(Completion),
     ) -> Result<JobUsage, InferError> {
         self.asked.push(
-            job.units
-                .iter()
-                .map(|unit| unit.unit_id.to_string())
+            (0..job.units.len())
+                .map(|place| job.units.id(place).to_string())
                 .collect(),
         );
         let mut order: Vec<usize> = (0..job.units.len()).collect();
@@ -212,7 +211,7 @@ impl Infer for Script {
             if job.cancel.is_cancelled() {
                 break;
             }
-            let id = job.units[place].unit_id.clone();
+            let id = job.units.id(place).clone();
             let act = self.acts.get(id.as_str()).cloned().unwrap_or(Act::Answer);
             let usage = UnitUsage {
                 prompt_tokens: 50,
