@@ -2,7 +2,7 @@
 //! another tier, and compares logits, probabilities and decisions.
 //!
 //! `cargo run --release -p engine --example numerics -- --plan fixtures/plans/auth-blockers.toml
-//! --model smollm2-135m --numerics int8 --limit 60`
+//! --model smollm2-135m --numerics int16,int8,auto --limit 60`
 //!
 //! With `--device`, where everything is f32 as well, it fails where a clear decision differs.
 
@@ -44,9 +44,9 @@ struct Arguments {
     /// A name from `engine models` or a GGUF file.
     #[arg(long, value_name = "NAME|PATH")]
     model: String,
-    /// The tier that is compared with f32.
-    #[arg(long, default_value = "int8", value_parser = numerics)]
-    numerics: Numerics,
+    /// The tiers that are compared with f32.
+    #[arg(long, default_value = "int16,int8,auto", value_delimiter = ',', value_parser = numerics)]
+    numerics: Vec<Numerics>,
     /// The device whose portable path is compared instead.
     #[arg(long, value_name = "cpu-portable|cuda|metal", value_parser = device)]
     device: Option<Device>,
@@ -58,6 +58,7 @@ struct Arguments {
 /// What one tier said.
 struct Said {
     tier: String,
+    repeated: u64,
     vocab: usize,
     logits: Vec<f32>, // [positions of the rubric][vocab]
     answers: HashMap<String, Vec<Answer>>,
@@ -70,13 +71,22 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let model = models::resolve(&arguments.model, &environment, false, &mut reporter)?;
     // One after the other, so that only one set of weights is in memory.
     let exact = ask(&arguments, &model.path, Device::Cpu, Numerics::F32)?;
-    let other = match arguments.device {
-        Some(device) => ask(&arguments, &model.path, device, Numerics::F32)?,
-        None => ask(&arguments, &model.path, Device::Cpu, arguments.numerics)?,
+    let others: Vec<(Device, Numerics)> = match arguments.device {
+        Some(device) => vec![(device, Numerics::F32)],
+        None => arguments
+            .numerics
+            .iter()
+            .map(|numerics| (Device::Cpu, *numerics))
+            .collect(),
     };
-    println!("{} against {}", other.tier, exact.tier);
-    report_logits(&exact, &other);
-    let clear_flips = report_answers(&exact.answers, &other.answers);
+    let mut clear_flips = 0;
+    for (device, numerics) in others {
+        let other = ask(&arguments, &model.path, device, numerics)?;
+        println!("\n{} against {}", other.tier, exact.tier);
+        report_logits(&exact, &other);
+        clear_flips += report_answers(&exact.answers, &other.answers);
+        println!("asked again                {}", other.repeated);
+    }
     Ok(match arguments.device {
         Some(_) if clear_flips > 0 => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
@@ -103,6 +113,8 @@ fn ask(
     let rubric = template.split(&tokenizer, &plan.rubric().system)?.prefix;
     let mut batch = Batch::default();
     batch.push(&rubric, None, None);
+    // As coarse as a record's rows may be.
+    batch.coarse = true;
     batch.asked = (0..rubric.len()).step_by(POSITION_STEP).collect();
     let vocab = forward.config().vocab;
     let mut cache = KvCache::new(forward.config().kv_layout()?, 1)?;
@@ -120,8 +132,9 @@ fn ask(
         clock: &|| 0,
         cancel: &CancelFlag::new(),
     };
-    run(&plan, parts, &mut recorder, None, options, &mut (), None)?;
+    let outcome = run(&plan, parts, &mut recorder, None, options, &mut (), None)?;
     Ok(Said {
+        repeated: outcome.usage.job.repeated_units,
         tier,
         vocab,
         logits,
