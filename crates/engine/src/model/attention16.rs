@@ -1,8 +1,8 @@
 //! Attention in 16-bit integers, for machines that multiply and accumulate them: twice the rate of
 //! f32.
 //!
-//! Keys are rounded to 12 bits with one scale per key, values to 12 bits with one scale per
-//! dimension and panel of 64 keys; query rows to 13 bits, softmax weights to 13 bits of the largest.
+//! Keys are rounded to 12 bits with one scale per key, values to 11 bits with one scale per
+//! dimension and panel of 64 keys; query rows to 13 bits, softmax weights to 15 bits of the largest.
 //! Score, softmax and weighted sum of six rows by one panel stay in the first-level cache. A row's
 //! result does not depend on the other rows. Knows slices, no batches.
 
@@ -19,14 +19,17 @@ const ROWS: usize = 6;
 const WIDTH: usize = 64;
 /// Widest head.
 const DIM_MAX: usize = 256;
-/// Largest magnitude of a rounded key or value.
+/// Largest magnitude of a rounded key.
 const KEY_MAX: f32 = 2047.0;
+/// Largest magnitude of a rounded value.
+const VALUE_MAX: f32 = 1023.0;
 /// Largest magnitude of a rounded query.
 const QUERY_MAX: f32 = 4095.0;
-/// Weight of a row's largest score. 64 keys of it and the largest value stay below 2^31.
-const WEIGHT_MAX: f32 = 8191.0;
+/// Weight of a row's largest score: fine enough for the many small weights beside a token that
+/// draws most of the attention. 64 keys of it and the largest value stay below 2^31.
+const WEIGHT_MAX: f32 = 32767.0;
 
-const _: () = assert!(64 * WEIGHT_MAX as i64 * KEY_MAX as i64 <= i32::MAX as i64);
+const _: () = assert!(64 * WEIGHT_MAX as i64 * VALUE_MAX as i64 <= i32::MAX as i64);
 const _: () = assert!(DIM_MAX as i64 * QUERY_MAX as i64 * KEY_MAX as i64 <= i32::MAX as i64);
 
 /// Two neighbours of 16 bits, the first one low, for each of 16 columns.
@@ -203,7 +206,7 @@ impl Head {
             }
             let scales = &mut self.value_scales[panel * dim..][..dim];
             for (scale, max) in scales.iter_mut().zip(&mut *inverses) {
-                *scale = *max / KEY_MAX;
+                *scale = *max / VALUE_MAX;
                 *max = inverse(*scale);
             }
             let row = |at: usize| match at < count {
@@ -398,8 +401,8 @@ impl Head {
     }
 }
 
-/// 2^x in steps of 1 / 8191, for x <= 0: interpolated between -1/2 and 1/2 at five Chebyshev nodes,
-/// a fortieth of a step off at most.
+/// 2^x in steps of 1 / 32767, for x <= 0: interpolated between -1/2 and 1/2 at five Chebyshev nodes,
+/// an eighth of a step off at most.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::attention::{Attention, Heads, OwnHeads, PackedPrefix};
 use super::batch::Batch;
+use super::gated::Gated;
 use super::isa::Isa;
 use super::linear::{Linear, Numerics, Rounded};
 use super::math::{self, RotaryTable};
@@ -23,7 +24,7 @@ struct Layer {
     qkv: Linear,
     attention_output: Linear,
     feed_forward_norm: Vec<f32>,
-    gate_up: Linear,
+    gate_up: Gated,
     down: Linear,
 }
 
@@ -35,7 +36,7 @@ struct Buffers {
     qkv: Vec<f32>,       // [rows, (heads + 2 kv_heads) * head_dim]
     attended: Vec<f32>,  // [rows, heads * head_dim]
     projected: Vec<f32>, // [rows, hidden]
-    gate_up: Vec<f32>,   // [rows, 2 * feed_forward]
+    gate_up: Vec<f32>,   // [rows, 2 * feed_forward], in tiers that need it
     activated: Vec<f32>, // [rows, feed_forward]
     rounded: Rounded,    // scratch of the integer tiers
     own: OwnHeads,       // keys and values of the batch itself
@@ -113,8 +114,8 @@ fn load_layer(files: &ModelFiles, index: usize, numerics: Numerics) -> Result<La
     } else {
         None
     };
-    let mut gate_up = files.tensor(&name("ffn_gate.weight"), &[feed_forward, hidden])?;
-    gate_up.extend(files.tensor(&name("ffn_up.weight"), &[feed_forward, hidden])?);
+    let gate = files.tensor(&name("ffn_gate.weight"), &[feed_forward, hidden])?;
+    let up = files.tensor(&name("ffn_up.weight"), &[feed_forward, hidden])?;
     let output = files.tensor(&name("attn_output.weight"), &[hidden, query])?;
     let down = files.tensor(&name("ffn_down.weight"), &[hidden, feed_forward])?;
     Ok(Layer {
@@ -122,7 +123,7 @@ fn load_layer(files: &ModelFiles, index: usize, numerics: Numerics) -> Result<La
         qkv: Linear::new(hidden, config.qkv_width(), qkv, bias, numerics),
         attention_output: Linear::new(query, hidden, output, None, numerics),
         feed_forward_norm: files.tensor(&name("ffn_norm.weight"), &[hidden])?,
-        gate_up: Linear::new(hidden, 2 * feed_forward, gate_up, None, numerics),
+        gate_up: Gated::new(hidden, &gate, &up, numerics),
         down: Linear::new(feed_forward, hidden, down, None, numerics),
     })
 }
@@ -156,18 +157,14 @@ impl Buffers {
             config.norm_epsilon,
             normed,
         );
-        let gate_up = sized(&mut self.gate_up, rows * 2 * wide);
-        layer
-            .gate_up
-            .forward(normed, pass.coarse, &mut self.rounded, gate_up);
         let activated = sized(&mut self.activated, rows * wide);
-        activated
-            .par_chunks_mut(wide)
-            .with_min_len(16)
-            .zip(gate_up.par_chunks(2 * wide))
-            .for_each(|(out, row)| {
-                math::swiglu(&row[..wide], &row[wide..], out);
-            });
+        layer.gate_up.forward(
+            normed,
+            pass.coarse,
+            &mut self.rounded,
+            &mut self.gate_up,
+            activated,
+        );
         let projected = sized(&mut self.projected, rows * hidden);
         layer
             .down

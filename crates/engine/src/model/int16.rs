@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
 use super::integer::multiply_add;
-use super::integer::{PANEL, Target, group_of, largest, nearest};
+use super::integer::{Aligned, Columns, Finish, PANEL, Target, group_of, largest, nearest};
 use super::isa::Isa;
 
 /// Rows of the register tile.
@@ -76,22 +76,26 @@ impl Panels {
         })
     }
 
-    /// out = x * weight^T. `x` is `[rows, inputs]`, `out` is `[rows, outputs]`; `rounded` is
-    /// scratch that keeps its memory.
+    /// out = x * weight^T. `x` is `[rows, inputs]`, `out` is `[rows, outputs]`, or half as wide where
+    /// columns are gated; `rounded` is scratch that keeps its memory.
     ///
     /// # Panics
     /// If the sizes do not agree.
-    pub fn forward(&self, x: &[f32], rounded: &mut RoundedRows, out: &mut [f32]) {
+    pub(super) fn forward(
+        &self,
+        x: &[f32],
+        rounded: &mut RoundedRows,
+        finish: Finish,
+        out: &mut [f32],
+    ) {
         let rows = x.len() / self.inputs;
         assert_eq!(x.len(), rows * self.inputs);
-        assert_eq!(out.len(), rows * self.outputs);
+        let target = Target::new(out, rows, self.outputs, finish);
         if rows == 0 {
             return;
         }
         rounded.round(x, self.inputs, self.group);
-        let target = Target::new(out, self.outputs);
-        let panels = self.outputs.div_ceil(PANEL);
-        (0..panels)
+        (0..self.outputs.div_ceil(PANEL))
             .into_par_iter()
             .for_each(|panel| self.panel(panel, rows, rounded, &target));
     }
@@ -100,7 +104,7 @@ impl Panels {
         let groups = self.inputs / self.group;
         let values = &self.values[panel * self.inputs * PANEL..][..self.inputs * PANEL];
         let scales = &self.scales[panel * groups * PANEL..][..groups * PANEL];
-        let mut tile = [[0.0f32; PANEL]; TILE_ROWS];
+        let mut tile = [Aligned([0.0f32; PANEL]); TILE_ROWS];
         let mut first = 0;
         while first < rows {
             let count = TILE_ROWS.min(rows - first);
@@ -113,9 +117,7 @@ impl Panels {
                 group: self.group,
             };
             task.run(count, self.isa, &mut tile);
-            for (offset, row) in tile[..count].iter().enumerate() {
-                target.write(first + offset, panel, row);
-            }
+            target.finish(first, panel, &mut tile[..count]);
             first += count;
         }
     }
@@ -187,14 +189,14 @@ struct Task<'a> {
     group: usize,
 }
 
-type Tile = [[f32; PANEL]; TILE_ROWS];
+type Tile = [Columns<f32>; TILE_ROWS];
 
 impl Task<'_> {
     #[allow(unsafe_code)]
     fn run(&self, rows: usize, isa: Isa, tile: &mut Tile) {
         assert_eq!(self.weights.len(), self.inputs * PANEL);
         assert_eq!(self.rows.len(), rows * self.inputs);
-        tile[..rows].iter_mut().for_each(|row| row.fill(0.0));
+        tile[..rows].iter_mut().for_each(|row| row.0.fill(0.0));
         match isa {
             Isa::Scalar => self.scalar(rows, tile),
             #[cfg(target_arch = "x86_64")]
@@ -246,7 +248,7 @@ impl Task<'_> {
                 }
                 let row_scale = self.row_scales[row * groups + group];
                 let scales = &self.weight_scales[group * PANEL..][..PANEL];
-                for ((out, sum), scale) in out.iter_mut().zip(sums).zip(scales) {
+                for ((out, sum), scale) in out.0.iter_mut().zip(sums).zip(scales) {
                     *out = (sum as f32).mul_add(row_scale * scale, *out);
                 }
             }
@@ -282,7 +284,7 @@ impl Task<'_> {
                 for row in 0..R {
                     let row_scale = _mm512_set1_ps(self.row_scales[row * groups + group]);
                     for half in 0..2 {
-                        let out = tile[row].as_mut_ptr().add(half * 16);
+                        let out = tile[row].0.as_mut_ptr().add(half * 16);
                         let scale =
                             _mm512_mul_ps(row_scale, _mm512_loadu_ps(scales.add(half * 16)));
                         let sum = _mm512_cvtepi32_ps(sums[row][half]);
@@ -331,7 +333,7 @@ impl Task<'_> {
                 for row in 0..R {
                     let row_scale = _mm256_set1_ps(self.row_scales[(first + row) * groups + group]);
                     for part in 0..2 {
-                        let out = tile[first + row].as_mut_ptr().add(half * 16 + part * 8);
+                        let out = tile[first + row].0.as_mut_ptr().add(half * 16 + part * 8);
                         let scale = _mm256_mul_ps(row_scale, _mm256_loadu_ps(scales.add(part * 8)));
                         let sum = _mm256_cvtepi32_ps(sums[row][part]);
                         _mm256_storeu_ps(out, _mm256_fmadd_ps(sum, scale, _mm256_loadu_ps(out)));
@@ -361,7 +363,7 @@ mod tests {
         let x = values(rows * inputs, 9);
         let panels = Panels::pack(&weight, inputs, outputs, isa).unwrap();
         let mut out = vec![0.0; rows * outputs];
-        panels.forward(&x, &mut RoundedRows::default(), &mut out);
+        panels.forward(&x, &mut RoundedRows::default(), Finish::Plain, &mut out);
         out
     }
 
@@ -406,10 +408,15 @@ mod tests {
         let panels = Panels::pack(&weight, inputs, outputs, Isa::detect()).unwrap();
         let mut rounded = RoundedRows::default();
         let mut together = vec![0.0; 11 * outputs];
-        panels.forward(&x, &mut rounded, &mut together);
+        panels.forward(&x, &mut rounded, Finish::Plain, &mut together);
         for row in 0..11 {
             let mut alone = vec![0.0; outputs];
-            panels.forward(&x[row * inputs..][..inputs], &mut rounded, &mut alone);
+            panels.forward(
+                &x[row * inputs..][..inputs],
+                &mut rounded,
+                Finish::Plain,
+                &mut alone,
+            );
             assert_eq!(alone, together[row * outputs..][..outputs]);
         }
     }
@@ -420,7 +427,12 @@ mod tests {
         let weight = vec![-1.0; inputs * 32];
         let panels = Panels::pack(&weight, inputs, 32, Isa::detect()).unwrap();
         let mut out = vec![0.0; 32];
-        panels.forward(&vec![1.0; inputs], &mut RoundedRows::default(), &mut out);
+        panels.forward(
+            &vec![1.0; inputs],
+            &mut RoundedRows::default(),
+            Finish::Plain,
+            &mut out,
+        );
         assert!(
             out.iter().all(|value| (value + 128.0).abs() < 1e-3),
             "{out:?}"

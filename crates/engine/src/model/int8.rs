@@ -14,7 +14,7 @@ mod rotation;
 
 use rayon::prelude::*;
 
-use super::integer::{Aligned, Columns, PANEL, Target, largest, nearest};
+use super::integer::{Aligned, Columns, Finish, PANEL, Target, largest, nearest};
 use super::isa::Isa;
 use kernels::Block;
 use rotation::rotate;
@@ -102,20 +102,25 @@ impl Panels {
         })
     }
 
-    /// out = x * weight^T. `x` is `[rows, inputs]`, `out` is `[rows, outputs]`; `rounded` is
-    /// scratch that keeps its memory.
+    /// out = x * weight^T. `x` is `[rows, inputs]`, `out` is `[rows, outputs]`, or half as wide where
+    /// columns are gated; `rounded` is scratch that keeps its memory.
     ///
     /// # Panics
     /// If the sizes do not agree.
-    pub fn forward(&self, x: &[f32], rounded: &mut RoundedRows, out: &mut [f32]) {
+    pub(super) fn forward(
+        &self,
+        x: &[f32],
+        rounded: &mut RoundedRows,
+        finish: Finish,
+        out: &mut [f32],
+    ) {
         let rows = x.len() / self.inputs;
         assert_eq!(x.len(), rows * self.inputs);
-        assert_eq!(out.len(), rows * self.outputs);
+        let target = Target::new(out, rows, self.outputs, finish);
         if rows == 0 {
             return;
         }
         rounded.round(x, self.inputs, self.group);
-        let target = Target::new(out, self.outputs);
         (0..self.outputs.div_ceil(PANEL))
             .into_par_iter()
             .for_each(|panel| self.panel(panel, rows, rounded, &target));
@@ -137,11 +142,8 @@ impl Panels {
                 place: target.place(first, count, panel),
             };
             block.multiply(self.isa, &mut tile[..count]);
-            if block.place.is_some() {
-                continue;
-            }
-            for (offset, row) in tile[..count].iter().enumerate() {
-                target.write(first + offset, panel, &row.0);
+            if block.place.is_none() {
+                target.finish(first, panel, &mut tile[..count]);
             }
         }
     }

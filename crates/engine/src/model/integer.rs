@@ -2,16 +2,18 @@
 //!
 //! Knows no number format; each tier has its own file.
 
+use super::math;
+
 /// Columns of one weight panel.
-pub(super) const PANEL: usize = 32;
+pub const PANEL: usize = 32;
 
 /// A value at the start of a cache line, so that no vector of it crosses one.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Aligned<T>(pub(super) T);
+pub struct Aligned<T>(pub(super) T);
 
 /// One number for each column of a panel.
-pub(super) type Columns<T> = Aligned<[T; PANEL]>;
+pub type Columns<T> = Aligned<[T; PANEL]>;
 
 /// Adds the products of two neighbours of 16 bits to every sum of 32 bits.
 ///
@@ -69,11 +71,21 @@ pub(super) fn nearest(value: f32) -> i32 {
     ((value + ROUND).to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32)
 }
 
-/// The output matrix `[rows, outputs]`, of which every panel writes its own columns.
+/// The output matrix, of which every panel writes its own columns.
 pub(super) struct Target {
     start: *mut f32,
     len: usize,
     stride: usize,
+    finish: Finish,
+}
+
+/// What becomes of a panel's columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Finish {
+    /// They are written as they are.
+    Plain,
+    /// The second half is up, the first its gate: half as many are written.
+    Gated,
 }
 
 // SAFETY: panels write disjoint columns, and the matrix outlives the parallel loop.
@@ -81,18 +93,44 @@ pub(super) struct Target {
 unsafe impl Sync for Target {}
 
 impl Target {
-    /// Takes the matrix whose rows have `outputs` columns.
-    pub(super) fn new(out: &mut [f32], outputs: usize) -> Self {
+    /// Takes the matrix `[rows, outputs]`, or half as wide where columns are gated.
+    ///
+    /// # Panics
+    /// If it has another size.
+    pub(super) fn new(out: &mut [f32], rows: usize, outputs: usize, finish: Finish) -> Self {
+        let stride = match finish {
+            Finish::Plain => outputs,
+            Finish::Gated => outputs / 2,
+        };
+        assert_eq!(out.len(), rows * stride);
         Self {
             start: out.as_mut_ptr(),
             len: out.len(),
-            stride: outputs,
+            stride,
+            finish,
+        }
+    }
+
+    /// Writes what a panel has of some rows, from `first` on.
+    pub(super) fn finish(&self, first: usize, panel: usize, tile: &mut [Columns<f32>]) {
+        match self.finish {
+            Finish::Plain => {
+                for (offset, row) in tile.iter().enumerate() {
+                    self.write(first + offset, panel, &row.0);
+                }
+            }
+            Finish::Gated => {
+                math::gate_columns(tile);
+                for (offset, row) in tile.iter().enumerate() {
+                    self.write_half(first + offset, panel, &row.0);
+                }
+            }
         }
     }
 
     /// Writes the columns of one row that a panel has; those beyond the last output are left out.
     #[allow(unsafe_code)]
-    pub(super) fn write(&self, row: usize, panel: usize, values: &[f32; PANEL]) {
+    fn write(&self, row: usize, panel: usize, values: &[f32; PANEL]) {
         let columns = PANEL.min(self.stride - panel * PANEL);
         let at = row * self.stride + panel * PANEL;
         assert!(at + columns <= self.len);
@@ -103,11 +141,29 @@ impl Target {
         }
     }
 
-    /// Where a whole panel's columns of `rows` rows lie; none for a panel that is not whole.
+    /// Writes the first half of a row's columns, of a known length: one move.
+    #[allow(unsafe_code)]
+    fn write_half(&self, row: usize, panel: usize, values: &[f32; PANEL]) {
+        const HALF: usize = PANEL / 2;
+        let at = row * self.stride + panel * HALF;
+        assert!(at + HALF <= self.len);
+        if let Some(half) = values.first_chunk::<HALF>() {
+            // SAFETY: inside the matrix, as just asserted, and written by this panel alone.
+            unsafe {
+                self.start
+                    .add(at)
+                    .cast::<[f32; HALF]>()
+                    .write_unaligned(*half)
+            };
+        }
+    }
+
+    /// Where a whole panel's columns of `rows` rows may be written as they are; none where they may
+    /// not.
     #[allow(unsafe_code)]
     pub(super) fn place(&self, row: usize, rows: usize, panel: usize) -> Option<Place> {
         let at = row * self.stride + panel * PANEL;
-        if (panel + 1) * PANEL > self.stride {
+        if self.finish == Finish::Gated || (panel + 1) * PANEL > self.stride {
             return None;
         }
         assert!(rows > 0 && at + (rows - 1) * self.stride + PANEL <= self.len);

@@ -3,6 +3,7 @@
 
 use gemm::Parallelism;
 
+use super::integer::Finish;
 use super::isa::Isa;
 use super::{int8, int16, math};
 
@@ -112,14 +113,35 @@ impl Linear {
     /// If the sizes do not agree.
     pub fn forward(&self, x: &[f32], coarse: bool, rounded: &mut Rounded, out: &mut [f32]) {
         match (&self.coarse, &self.weight) {
-            (Some(panels), _) if coarse => panels.forward(x, &mut rounded.int8, out),
+            (Some(panels), _) if coarse => panels.forward(x, &mut rounded.int8, Finish::Plain, out),
             (_, Weight::F32(weight)) => self.multiply(weight, x, out),
-            (_, Weight::Int16(panels)) => panels.forward(x, &mut rounded.int16, out),
+            (_, Weight::Int16(panels)) => panels.forward(x, &mut rounded.int16, Finish::Plain, out),
         }
         if let Some(bias) = &self.bias {
             out.chunks_exact_mut(self.outputs)
                 .for_each(|row| math::add(row, bias));
         }
+    }
+
+    /// As [`Linear::forward`] for weights whose outputs alternate: 16 gates, then their 16 ups; out is
+    /// silu(gate) * up, half as wide. Returns whether the tier can do so; else nothing is written.
+    pub(super) fn forward_gated(
+        &self,
+        x: &[f32],
+        coarse: bool,
+        rounded: &mut Rounded,
+        out: &mut [f32],
+    ) -> bool {
+        match (&self.coarse, &self.weight) {
+            (Some(panels), _) if coarse => {
+                panels.forward(x, &mut rounded.int8, Finish::Gated, out);
+            }
+            (_, Weight::F32(_)) => return false,
+            (_, Weight::Int16(panels)) => {
+                panels.forward(x, &mut rounded.int16, Finish::Gated, out);
+            }
+        }
+        true
     }
 
     #[allow(unsafe_code)]

@@ -3,6 +3,7 @@
 //! Plain loops that the compiler vectorises; each is compiled for AVX-512, for AVX2 with FMA and plainly, chosen at run
 //! time, so that a default build is fast and still runs anywhere.
 
+use super::integer::{Columns, PANEL};
 use super::isa::Isa;
 
 /// Multiplies and adds, fused where the target has it.
@@ -143,6 +144,21 @@ fn swiglu_body<const FMA: bool>(gate: &[f32], up: &[f32], out: &mut [f32]) {
 dispatched!(
     /// silu(gate) * up, element by element.
     swiglu, swiglu_body, (gate: &[f32], up: &[f32], out: &mut [f32])
+);
+
+#[inline(always)]
+fn gate_columns_body<const FMA: bool>(tile: &mut [Columns<f32>]) {
+    for row in tile {
+        let (gate, up) = row.0.split_at_mut(PANEL / 2);
+        for (gate, up) in gate.iter_mut().zip(up) {
+            *gate = *gate / (1.0 + exponential::<FMA>(-*gate)) * *up;
+        }
+    }
+}
+
+dispatched!(
+    /// Puts silu(gate) * up into the first half of every row: gates lie there, ups in the second.
+    gate_columns, gate_columns_body, (tile: &mut [Columns<f32>])
 );
 
 #[inline(always)]

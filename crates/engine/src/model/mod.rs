@@ -8,6 +8,7 @@ pub mod attention16;
 pub mod batch;
 pub mod config;
 pub mod cpu;
+pub mod gated;
 pub mod int16;
 pub mod int8;
 pub mod integer;

@@ -41,7 +41,12 @@ impl Case {
     fn forward(&self, isa: Isa) -> Vec<f32> {
         let panels = Panels::pack(&self.weight, self.inputs, self.outputs, isa).unwrap();
         let mut out = vec![f32::NAN; self.x.len() / self.inputs * self.outputs];
-        panels.forward(&self.x, &mut RoundedRows::default(), &mut out);
+        panels.forward(
+            &self.x,
+            &mut RoundedRows::default(),
+            Finish::Plain,
+            &mut out,
+        );
         out
     }
 
@@ -136,7 +141,12 @@ fn a_row_does_not_depend_on_its_company_in_any_bit() {
         let mut rounded = RoundedRows::default();
         for row in 0..rows {
             let mut alone = vec![0.0; outputs];
-            panels.forward(&case.x[row * inputs..][..inputs], &mut rounded, &mut alone);
+            panels.forward(
+                &case.x[row * inputs..][..inputs],
+                &mut rounded,
+                Finish::Plain,
+                &mut alone,
+            );
             assert_eq!(alone, together[row * outputs..][..outputs], "{isa:?} {row}");
         }
     }
@@ -148,10 +158,15 @@ fn scratch_grows_once_and_stays() {
     let panels = Panels::pack(&case.weight, 128, 32, Isa::detect()).unwrap();
     let mut rounded = RoundedRows::default();
     let mut out = vec![0.0; 40 * 32];
-    panels.forward(&case.x, &mut rounded, &mut out);
+    panels.forward(&case.x, &mut rounded, Finish::Plain, &mut out);
     let before = (rounded.values.as_ptr(), rounded.scales.as_ptr());
-    panels.forward(&case.x[..3 * 128], &mut rounded, &mut out[..3 * 32]);
-    panels.forward(&case.x, &mut rounded, &mut out);
+    panels.forward(
+        &case.x[..3 * 128],
+        &mut rounded,
+        Finish::Plain,
+        &mut out[..3 * 32],
+    );
+    panels.forward(&case.x, &mut rounded, Finish::Plain, &mut out);
     assert_eq!(before, (rounded.values.as_ptr(), rounded.scales.as_ptr()));
 }
 
