@@ -15,7 +15,8 @@
 //! randomness, and nothing in the fold or in a hash is a float.
 //!
 //! The way through: [`record::read_source`] -> [`ops::partition()`] -> [`ops::prefilter()`] ->
-//! [`text::render`] -> [`infer::Infer`] -> `fact` -> `fold` -> `answer`, driven by `run`.
+//! [`text::render`] -> [`infer::Infer`] -> `fact` -> `fold` -> `answer`, driven by `run`. An input that
+//! need not fit into memory goes the same way through [`ops::FileUnits`] and [`run::run_over`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,4 +1,5 @@
-//! The operators, one file each; they never call each other. Re-exports only.
+//! The operators, one file each, which never call each other; and the units that they work on, in
+//! memory (`partition`) or in their file (`file`). Re-exports only.
 
 mod file;
 pub mod map;

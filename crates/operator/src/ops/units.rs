@@ -1,7 +1,7 @@
 //! Units that are handed out one at a time and can be read again: what a run goes over.
 //!
-//! A [`Partition`] holds them in memory; `record_file` reads them from their file. Must not know what
-//! a run does with them.
+//! A [`Partition`] holds them in memory; [`super::FileUnits`] reads them from their file. Must not
+//! know what a run does with them.
 
 use super::partition::{BadUnit, Partition, Unit};
 use crate::error::OperatorError;

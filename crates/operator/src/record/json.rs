@@ -63,7 +63,13 @@ pub(super) fn scan(
                 let problem = format!("is {}, not an object", kind_of(&other));
                 found.bad(place, problem, other.to_string().as_bytes())?;
             }
-            Err(error) => return Err(begun.broken(scan, &error)),
+            Err(error) => {
+                // A word or number that is cut short within the array is broken by what follows it.
+                let next = elements.following();
+                element.push(next.map_err(|error| scan.unreadable(error))?.as_slice());
+                let error = parse(&element.kept).err().unwrap_or(error);
+                return Err(begun.broken(scan, &error));
+            }
         }
     }
     Ok(())
@@ -304,6 +310,11 @@ impl<R: BufRead> Elements<R> {
                 self.line_start = self.at;
             }
         }
+    }
+
+    /// The next byte, whatever it is.
+    fn following(&mut self) -> io::Result<Option<u8>> {
+        Ok(self.reader.fill_buf()?.first().copied())
     }
 
     /// Goes past the byte that was peeked at.
