@@ -130,7 +130,9 @@ impl LocalInfer {
                         }) => runner.tokens_needed(&prefix, request),
                         _ => 0,
                     };
-                    if !requests.is_empty() && total + cost > FORWARDS * batch_tokens {
+                    let is_full =
+                        requests.len() == AHEAD_UNITS || total + cost > FORWARDS * batch_tokens;
+                    if !requests.is_empty() && is_full {
                         break;
                     }
                     total += cost;

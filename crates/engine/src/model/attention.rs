@@ -19,6 +19,8 @@ const TILE_ROWS: usize = 96;
 /// Keys of one step, a multiple of the panel: bounds a tile's scores to the second-level cache.
 const TILE_KEYS: usize = 512;
 
+/// Query rows for which packing keys that no one else uses does not pay: those of one decoded token.
+const UNPACKED_ROWS: usize = 8;
 /// Tokens that a segment must have for packing its keys to pay.
 const PACKED_LEN: usize = 16;
 
@@ -376,6 +378,10 @@ impl Tile {
         self.scores.resize(self.rows * width, 0.0);
         let panels = match run.keys {
             Keys::Panels(panels) => &panels[first * dim..][..floats],
+            Keys::Rows(keys) if self.rows <= UNPACKED_ROWS => {
+                self.score_unpacked(&keys[first * run.stride..], run.stride, len, dim, width);
+                return width;
+            }
             Keys::Rows(rows) => {
                 if self.panels.len() < floats {
                     self.panels.resize(floats, 0.0);
@@ -387,6 +393,25 @@ impl Tile {
         };
         tiles::score(&self.query, dim, panels, width, &mut self.scores);
         width
+    }
+
+    /// Scores few rows key by key, where packing the keys would cost more.
+    fn score_unpacked(
+        &mut self,
+        keys: &[f32],
+        stride: usize,
+        len: usize,
+        dim: usize,
+        width: usize,
+    ) {
+        let mut column = [0.0; UNPACKED_ROWS];
+        let column = &mut column[..self.rows];
+        for (at, key) in keys.chunks(stride).take(len).enumerate() {
+            math::dots(&self.query, dim, &key[..dim], column);
+            for (row, score) in column.iter().enumerate() {
+                self.scores[row * width + at] = *score;
+            }
+        }
     }
 
     /// Turns one row of scores into weights and rescales what the row has so far.

@@ -113,6 +113,27 @@ dispatched!(
 );
 
 #[inline(always)]
+fn dots_body<const FMA: bool>(query: &[f32], dim: usize, key: &[f32], scores: &mut [f32]) {
+    for (row, score) in query.chunks_exact(dim).zip(scores) {
+        let mut sums = [0.0f32; LANES];
+        let (rows, keys) = (row.chunks_exact(LANES), key.chunks_exact(LANES));
+        let rest = rows.remainder().iter().zip(keys.remainder());
+        for (row, key) in rows.clone().zip(keys.clone()) {
+            for (sum, (&a, &b)) in sums.iter_mut().zip(row.iter().zip(key)) {
+                *sum = fused::<FMA>(a, b, *sum);
+            }
+        }
+        let rest: f32 = rest.map(|(a, b)| a * b).sum();
+        *score = sums.iter().sum::<f32>() + rest;
+    }
+}
+
+dispatched!(
+    /// The products of every query row, `[rows, dim]`, with one key, `[dim]`.
+    dots, dots_body, (query: &[f32], dim: usize, key: &[f32], scores: &mut [f32])
+);
+
+#[inline(always)]
 fn rms_norm_body<const FMA: bool>(row: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
     let mut sums = [0.0f32; LANES];
     let mut chunks = row.chunks_exact(LANES);
@@ -258,6 +279,20 @@ mod tests {
             let sum = exponentials(&mut scores, max);
             assert!((sum - scores.iter().sum::<f32>()).abs() < 1e-4);
             assert!(scores.iter().all(|&score| score <= 1.000_001));
+        }
+    }
+
+    #[test]
+    fn dots_equal_their_definition_at_every_width() {
+        for dim in [1, 16, 20, 64] {
+            let query: Vec<f32> = (0..3 * dim).map(|i| (i as f32 * 0.7).sin()).collect();
+            let key: Vec<f32> = (0..dim).map(|i| (i as f32 * 0.3).cos()).collect();
+            let mut scores = [7.0; 3];
+            dots(&query, dim, &key, &mut scores);
+            for (row, score) in query.chunks_exact(dim).zip(scores) {
+                let want: f32 = row.iter().zip(&key).map(|(a, b)| a * b).sum();
+                assert!((score - want).abs() < 1e-4, "{dim}");
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use operator::text::{Line, TextProblem, UnitText};
 use super::compose::Place;
 
 /// More than ever wait, are read and are forwarded together.
-const UNDER_WAY: usize = 192;
+const UNDER_WAY: usize = 320;
 
 /// Units that are made when they are read; counts how many were, and how many have ended.
 struct Made {
