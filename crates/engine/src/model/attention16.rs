@@ -410,7 +410,7 @@ fn weight_of(x: std::arch::x86_64::__m512) -> std::arch::x86_64::__m512i {
     use std::arch::x86_64::*;
     const SERIES: [f32; 5] = [
         WEIGHT_MAX,
-        0.693_121_05 * WEIGHT_MAX,
+        0.693_121 * WEIGHT_MAX,
         0.240_223_5 * WEIGHT_MAX,
         0.055_921_976 * WEIGHT_MAX,
         0.009_666_369 * WEIGHT_MAX,
