@@ -12,6 +12,7 @@ mod real_model;
 mod reference;
 mod store;
 mod summary;
+mod tiers;
 mod tiny;
 mod tokenizer;
 mod verify;
