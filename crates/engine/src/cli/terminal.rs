@@ -122,6 +122,13 @@ fn render_usage(out: &mut String, answer: &CitedAnswer, usage: &RunUsage) {
         ),
     };
     line!(out, "tokens reused    {}{forks}", job.cached_tokens);
+    if job.repeated_units > 0 {
+        let (records, tokens) = (job.repeated_units, job.repeated_tokens);
+        line!(
+            out,
+            "asked again      {records} records that 8 bits left unclear ({tokens} tokens)"
+        );
+    }
     line!(out, "remembered       {} records", usage.remembered_units);
     if usage.duplicate_units > 0 {
         let equal = usage.duplicate_units;

@@ -429,16 +429,7 @@ fn weight_of(x: std::arch::x86_64::__m512) -> std::arch::x86_64::__m512i {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn values(len: usize, seed: u32) -> Vec<f32> {
-        let mut state = seed;
-        (0..len)
-            .map(|_| {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-            })
-            .collect()
-    }
+    use crate::model::samples::values;
 
     struct Case {
         rows: usize,

@@ -81,16 +81,7 @@ impl Gated {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn values(len: usize, seed: u32) -> Vec<f32> {
-        let mut state = seed;
-        (0..len)
-            .map(|_| {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-            })
-            .collect()
-    }
+    use crate::model::samples::values;
 
     #[test]
     fn joined_projections_equal_separate_ones_in_every_tier_and_width() {

@@ -17,6 +17,8 @@ pub mod linear;
 pub mod math;
 pub mod portable;
 
+#[cfg(test)]
+mod samples;
 pub mod tiles;
 pub mod weights;
 

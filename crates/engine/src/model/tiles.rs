@@ -342,16 +342,7 @@ vector_tiles!(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn values(len: usize, seed: u32) -> Vec<f32> {
-        let mut state = seed;
-        (0..len)
-            .map(|_| {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-            })
-            .collect()
-    }
+    use crate::model::samples::values;
 
     /// All widths of vectors give the naive products, at every odd size.
     #[test]
