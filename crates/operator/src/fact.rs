@@ -6,6 +6,7 @@
 //! Must not know how an answer came about, nor how facts are combined.
 
 mod packed;
+mod step;
 
 use std::collections::BTreeMap;
 
@@ -17,9 +18,10 @@ use crate::id::{ContentHash, UnitId};
 use crate::infer::{PPM, UnitUsage};
 
 pub use packed::Facts;
+pub use step::Step;
 
 /// Version of the row format of `facts.jsonl`.
-pub const FACT_SCHEMA: u32 = 2;
+pub const FACT_SCHEMA: u32 = 3;
 
 /// How a unit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -188,7 +190,7 @@ pub struct Fact {
     pub source_hash: ContentHash,
     /// How it ended.
     pub status: Status,
-    /// Where it ended: `partition`, `prefilter:NAME` or `map`.
+    /// Where it ended: `partition`, `prefilter:NAME`, `map`, or the name of one of the plan's stages.
     pub stage: String,
     /// Why it was excluded, errored, abstained, cancelled or not run.
     pub reason: Option<String>,
@@ -196,6 +198,8 @@ pub struct Fact {
     pub values: BTreeMap<String, FieldValue>,
     /// Values projected from the record without a judgement; a missing one is left out.
     pub columns: BTreeMap<String, ColumnValue>,
+    /// The stages that it went through, in order; empty where the plan names none.
+    pub path: Vec<Step>,
     /// Spans that back the values.
     pub evidence: Vec<Evidence>,
     /// Bytes of the record's text that the model was not shown.
@@ -236,6 +240,7 @@ impl Fact {
             reason,
             values: BTreeMap::new(),
             columns: BTreeMap::new(),
+            path: Vec::new(),
             evidence: Vec::new(),
             clipped_bytes: 0,
             usage: UnitUsage::default(),
@@ -247,9 +252,9 @@ impl Fact {
         }
     }
 
-    /// Hashes what was decided: unit, status, stage, reason, values and columns.
+    /// Hashes what was decided: unit, status, stage, reason, values, columns and path.
     pub fn fact_hash(&self) -> ContentHash {
-        let mut canonical = Canonical::new("operator 2026 fact v2");
+        let mut canonical = Canonical::new("operator 2026 fact v3");
         self.encode_decision(&mut canonical);
         ContentHash::of(&canonical)
     }
@@ -293,27 +298,7 @@ impl Fact {
         canonical.text(self.status.name());
         canonical.text(&self.stage);
         canonical.optional_text(self.reason.as_deref());
-        canonical.list(self.values.len());
-        for (field, value) in &self.values {
-            canonical.text(field);
-            canonical.text(&value.label);
-            for ppm in [
-                value.probability_ppm,
-                value.margin_ppm,
-                value.label_mass_ppm,
-            ] {
-                match ppm {
-                    Some(ppm) => canonical.some().u32(ppm),
-                    None => canonical.none(),
-                };
-            }
-            canonical.list(value.alternatives.len());
-            for (label, ppm) in &value.alternatives {
-                canonical.text(label);
-                canonical.u64(u64::from(*ppm));
-            }
-            canonical.optional_text(value.reason_code.as_deref());
-        }
+        encode_values(canonical, &self.values);
         canonical.list(self.columns.len());
         for (name, value) in &self.columns {
             canonical.text(name);
@@ -322,5 +307,33 @@ impl Fact {
                 ColumnValue::Text(text) => canonical.text(text),
             };
         }
+        canonical.list(self.path.len());
+        for step in &self.path {
+            step.encode(canonical);
+        }
+    }
+}
+
+fn encode_values(canonical: &mut Canonical, values: &BTreeMap<String, FieldValue>) {
+    canonical.list(values.len());
+    for (field, value) in values {
+        canonical.text(field);
+        canonical.text(&value.label);
+        for ppm in [
+            value.probability_ppm,
+            value.margin_ppm,
+            value.label_mass_ppm,
+        ] {
+            match ppm {
+                Some(ppm) => canonical.some().u32(ppm),
+                None => canonical.none(),
+            };
+        }
+        canonical.list(value.alternatives.len());
+        for (label, ppm) in &value.alternatives {
+            canonical.text(label);
+            canonical.u64(u64::from(*ppm));
+        }
+        canonical.optional_text(value.reason_code.as_deref());
     }
 }

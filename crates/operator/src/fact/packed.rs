@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::{Evidence, FACT_SCHEMA, Fact, FieldValue, Status};
+use super::{Evidence, FACT_SCHEMA, Fact, FieldValue, Status, Step};
 use crate::column::ColumnValue;
 use crate::id::{ContentHash, UnitId};
 use crate::infer::UnitUsage;
@@ -127,14 +127,44 @@ impl Facts {
         number(row, fact.clipped_bytes);
         for usage in [fact.usage, fact.cost] {
             if usage != UnitUsage::default() {
-                number(row, usage.prompt_tokens);
-                number(row, usage.computed_tokens);
-                number(row, usage.cached_tokens);
-                number(row, usage.micros);
+                write_usage(row, usage);
             }
         }
-        number(row, fact.values.len() as u64);
-        for (field, value) in &fact.values {
+        self.write_values(row, &fact.values);
+        number(row, fact.columns.len() as u64);
+        for (column, value) in &fact.columns {
+            self.name(row, column);
+            match value {
+                ColumnValue::Integer(integer) => {
+                    row.push(0);
+                    row.extend_from_slice(&integer.to_le_bytes());
+                }
+                ColumnValue::Text(value) => {
+                    row.push(1);
+                    self.name(row, value);
+                }
+            }
+        }
+        number(row, fact.path.len() as u64);
+        for step in &fact.path {
+            self.write_step(row, step);
+        }
+        number(row, fact.evidence.len() as u64);
+        for evidence in &fact.evidence {
+            self.name(row, &evidence.field);
+            number(row, u64::from(evidence.start));
+            number(row, u64::from(evidence.end));
+            row.extend_from_slice(evidence.quote_hash.as_bytes());
+            optional(row, evidence.quote.as_ref(), |row, quote| text(row, quote));
+            optional(row, evidence.line.as_ref(), |row, line| {
+                number(row, u64::from(*line));
+            });
+        }
+    }
+
+    fn write_values(&mut self, row: &mut Vec<u8>, values: &BTreeMap<String, FieldValue>) {
+        number(row, values.len() as u64);
+        for (field, value) in values {
             self.name(row, field);
             self.name(row, &value.label);
             let shares = [
@@ -154,31 +184,19 @@ impl Facts {
             }
             self.optional_name(row, value.reason_code.as_deref());
         }
-        number(row, fact.columns.len() as u64);
-        for (column, value) in &fact.columns {
-            self.name(row, column);
-            match value {
-                ColumnValue::Integer(integer) => {
-                    row.push(0);
-                    row.extend_from_slice(&integer.to_le_bytes());
-                }
-                ColumnValue::Text(value) => {
-                    row.push(1);
-                    self.name(row, value);
-                }
-            }
-        }
-        number(row, fact.evidence.len() as u64);
-        for evidence in &fact.evidence {
-            self.name(row, &evidence.field);
-            number(row, u64::from(evidence.start));
-            number(row, u64::from(evidence.end));
-            row.extend_from_slice(evidence.quote_hash.as_bytes());
-            optional(row, evidence.quote.as_ref(), |row, quote| text(row, quote));
-            optional(row, evidence.line.as_ref(), |row, line| {
-                number(row, u64::from(*line));
-            });
-        }
+    }
+
+    fn write_step(&mut self, row: &mut Vec<u8>, step: &Step) {
+        self.name(row, &step.stage);
+        self.name(row, &step.outcome);
+        self.write_values(row, &step.values);
+        optional(row, step.observed.as_ref(), |row, hash| {
+            row.extend_from_slice(hash.as_bytes());
+        });
+        self.optional_name(row, step.backend.as_deref());
+        row.push(u8::from(step.remembered));
+        optional(row, step.same_as.as_ref(), |row, id| text(row, id.as_str()));
+        write_usage(row, step.cost);
     }
 
     /// A name by its number, from 1; 0 goes before one that is written out.
@@ -203,6 +221,13 @@ impl Facts {
             self.name(row, name);
         }
     }
+}
+
+fn write_usage(row: &mut Vec<u8>, usage: UnitUsage) {
+    number(row, usage.prompt_tokens);
+    number(row, usage.computed_tokens);
+    number(row, usage.cached_tokens);
+    number(row, usage.micros);
 }
 
 fn number(row: &mut Vec<u8>, mut number: u64) {
@@ -261,6 +286,9 @@ impl<'a> Row<'a> {
             fact.columns.insert(column, value);
         }
         for _ in 0..row.number()? {
+            fact.path.push(row.step(names)?);
+        }
+        for _ in 0..row.number()? {
             fact.evidence.push(Evidence {
                 field: row.name(names)?.to_owned(),
                 start: row.small()?,
@@ -289,6 +317,19 @@ impl<'a> Row<'a> {
             values.insert(field, value);
         }
         Some(values)
+    }
+
+    fn step(&mut self, names: &[Arc<str>]) -> Option<Step> {
+        Some(Step {
+            stage: self.name(names)?.to_owned(),
+            outcome: self.name(names)?.to_owned(),
+            values: self.values(names)?,
+            observed: self.optional(Self::hash)?,
+            backend: self.optional(|row| row.name(names).map(str::to_owned))?,
+            remembered: self.byte()? != 0,
+            same_as: self.optional(|row| row.text().map(UnitId::new))?,
+            cost: self.usage()?,
+        })
     }
 
     fn usage(&mut self) -> Option<UnitUsage> {

@@ -2,11 +2,13 @@
 //!
 //! Nothing here asks a fact, a node, a state or an answer for its own hash.
 
+use std::collections::BTreeMap;
+
 use crate::answer::CitedAnswer;
 use crate::canonical::Canonical;
 use crate::column::ColumnValue;
 use crate::coverage::Counts;
-use crate::fact::{Evidence, Fact, Status};
+use crate::fact::{Evidence, Fact, FieldValue, Status};
 use crate::fold::{Child, Hashes, Node};
 use crate::id::ContentHash;
 use crate::plan::FoldKey;
@@ -20,14 +22,51 @@ pub(super) const NONE: Hashes = Hashes {
 
 /// The two hashes of a fact.
 pub(super) fn fact(fact: &Fact) -> Hashes {
-    let mut text = Canonical::new("operator 2026 fact v2");
+    let mut text = Canonical::new("operator 2026 fact v3");
     text.u64(u64::from(fact.schema))
         .text(fact.unit_id.as_str())
         .text(fact.status.name())
         .text(&fact.stage)
-        .optional_text(fact.reason.as_deref())
-        .list(fact.values.len());
-    for (field, value) in &fact.values {
+        .optional_text(fact.reason.as_deref());
+    values(&mut text, &fact.values);
+    text.list(fact.columns.len());
+    for (name, value) in &fact.columns {
+        text.text(name);
+        match value {
+            ColumnValue::Integer(number) => text.i64(*number),
+            ColumnValue::Text(value) => text.text(value),
+        };
+    }
+    text.list(fact.path.len());
+    for step in &fact.path {
+        text.text(&step.stage).text(&step.outcome);
+        values(&mut text, &step.values);
+        match step.observed {
+            None => text.none(),
+            Some(hash) => text.some().bytes(hash.as_bytes()),
+        };
+        text.optional_text(step.backend.as_deref());
+    }
+    let fact_hash = ContentHash::of(&text);
+    let mut text = Canonical::new("operator 2026 provenance v2");
+    text.bytes(fact_hash.as_bytes())
+        .bytes(fact.source_hash.as_bytes())
+        .u64(fact.clipped_bytes)
+        .list(fact.evidence.len());
+    for evidence in &fact.evidence {
+        span(&mut text, evidence);
+    }
+    text.bool(fact.simulated)
+        .optional_text(fact.backend.as_deref());
+    Hashes {
+        fact_hash,
+        provenance_hash: ContentHash::of(&text),
+    }
+}
+
+fn values(text: &mut Canonical, values: &BTreeMap<String, FieldValue>) {
+    text.list(values.len());
+    for (field, value) in values {
         text.text(field).text(&value.label);
         for part in [
             value.probability_ppm,
@@ -44,29 +83,6 @@ pub(super) fn fact(fact: &Fact) -> Hashes {
             text.text(label).u32(*ppm);
         }
         text.optional_text(value.reason_code.as_deref());
-    }
-    text.list(fact.columns.len());
-    for (name, value) in &fact.columns {
-        text.text(name);
-        match value {
-            ColumnValue::Integer(number) => text.i64(*number),
-            ColumnValue::Text(value) => text.text(value),
-        };
-    }
-    let fact_hash = ContentHash::of(&text);
-    let mut text = Canonical::new("operator 2026 provenance v2");
-    text.bytes(fact_hash.as_bytes())
-        .bytes(fact.source_hash.as_bytes())
-        .u64(fact.clipped_bytes)
-        .list(fact.evidence.len());
-    for evidence in &fact.evidence {
-        span(&mut text, evidence);
-    }
-    text.bool(fact.simulated)
-        .optional_text(fact.backend.as_deref());
-    Hashes {
-        fact_hash,
-        provenance_hash: ContentHash::of(&text),
     }
 }
 
