@@ -24,6 +24,8 @@ mod file;
 mod hash;
 mod locate;
 mod operation;
+mod stage;
+mod stage_file;
 mod wording;
 
 use std::collections::BTreeMap;
@@ -38,6 +40,11 @@ use crate::record::Format;
 
 pub use operation::{
     ColumnRef, Filter, JoinKind, JoinSide, KeySource, Measure, Operation, Order, Reduce,
+};
+
+pub use stage::{
+    Condition, MAP_STAGE, MapStage, PassSpec, Select, SelectOption, Stage, StageOp, Then,
+    ToolStage, Turn, Unclear,
 };
 
 /// The only plan version that is read.
@@ -77,8 +84,14 @@ pub struct Plan {
     pub fold: FoldSettings,
     /// What is computed from the facts, in order.
     pub reduces: Vec<Reduce>,
+    /// What happens to the units that the predicates leave, in order; at least one map stage.
+    pub stages: Vec<Stage>,
+    /// Further passes, in order, each with a smaller budget than the one before.
+    pub passes: Vec<PassSpec>,
     /// Limits of a run.
     pub budget: Budget,
+    /// Whether the file names its stages.
+    staged: bool,
 }
 
 /// The input section.
@@ -119,6 +132,17 @@ pub enum ClipPolicy {
     Head,
     /// The unit is errored as too large.
     Error,
+}
+
+impl ClipPolicy {
+    /// The policy as a plan spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HeadTail => "head_tail",
+            Self::Head => "head",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// Where citations inside a unit come from.

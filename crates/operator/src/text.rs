@@ -76,14 +76,29 @@ pub const LINE_BYTES_MAX: usize = 160;
 /// [`TextProblem`] with `too_large` where a field under [`crate::plan::ClipPolicy::Error`] is too
 /// long, and with `malformed` where a field is no text or all of them are empty.
 pub fn render(plan: &Plan, unit: &Unit) -> Result<UnitText, TextProblem> {
-    let numbered = plan.input.evidence == EvidenceMode::Model;
+    render_for(plan, unit, &[], plan.input.evidence)
+}
+
+/// As [`render`], with what was shown to the unit on its way: fields that `unit`'s record was given
+/// after its own, and that follow them. Lines are numbered for [`EvidenceMode::Model`] alone.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_for(
+    plan: &Plan,
+    unit: &Unit,
+    shown: &[TextField],
+    evidence: EvidenceMode,
+) -> Result<UnitText, TextProblem> {
+    let numbered = evidence == EvidenceMode::Model;
     let mut page = Page {
         text: String::new(),
         lines: Vec::new(),
         numbered,
     };
     let mut clipped_bytes = 0;
-    let fields = &plan.input.text;
+    let own = plan.input.text.iter();
+    let fields: Vec<&TextField> = own.chain(shown).collect();
     for (index, field) in fields.iter().enumerate() {
         let taken = u32::try_from(page.lines.len()).unwrap_or(u32::MAX);
         let later = u32::try_from(fields.len() - index - 1).unwrap_or(u32::MAX);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::locate::plan_error;
+use super::stage_file::{PassFile, StageFile};
 use super::{Action, Budget, ClipPolicy, EvidenceMode, FoldKey, JoinKind, Label, Order};
 use crate::column::ColumnType;
 use crate::error::OperatorError;
@@ -33,6 +34,10 @@ pub(super) struct PlanFile {
     pub(super) fold: FoldFile,
     #[serde(default)]
     pub(super) reduce: Vec<Spanned<ReduceFile>>,
+    #[serde(default)]
+    pub(super) stage: Vec<Spanned<StageFile>>,
+    #[serde(default)]
+    pub(super) pass: Vec<Spanned<PassFile>>,
     #[serde(default)]
     pub(super) budget: Budget,
 }

@@ -4,8 +4,8 @@
 //! not change what is asked or answered, so they are left out; everything else is in.
 
 use super::{
-    Action, ClipPolicy, ColumnRef, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure,
-    Operation, Plan, Prefilter, Reduce,
+    Action, ColumnRef, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure, Operation,
+    Plan, Prefilter, Reduce, Select, Stage, StageOp, Then,
 };
 use crate::canonical::Canonical;
 use crate::id::ContentHash;
@@ -41,8 +41,73 @@ impl Plan {
         for reduce in &self.reduces {
             encode_reduce(&mut canonical, reduce);
         }
+        if self.staged {
+            encode_stages(&mut canonical, &self.stages);
+        }
         ContentHash::of(&canonical)
     }
+}
+
+/// Passes are part of a plan through their stages; how many units one takes is a limit.
+fn encode_stages(canonical: &mut Canonical, stages: &[Stage]) {
+    canonical.text("stages").list(stages.len());
+    for stage in stages {
+        canonical
+            .text(&stage.name)
+            .u64(stage.pass as u64)
+            .text(stage.op.as_str());
+        canonical.map(stage.when.labels.len());
+        for (field, label) in &stage.when.labels {
+            canonical.text(field).text(label);
+        }
+        canonical.map(stage.when.margin_below_ppm.len());
+        for (field, ppm) in &stage.when.margin_below_ppm {
+            canonical.text(field).u32(*ppm);
+        }
+        match stage.when.abstained {
+            Some(abstained) => canonical.some().bool(abstained),
+            None => canonical.none(),
+        };
+        canonical.bool(stage.larger());
+        match &stage.op {
+            StageOp::Select(select) => encode_select(canonical, select),
+            StageOp::Map(map) => {
+                canonical.optional_text(map.rubric.as_deref());
+                encode_texts(canonical, &map.fields);
+            }
+            StageOp::Tool(tool) => {
+                canonical.text(&tool.tool).u32(tool.max_chars);
+                canonical.text(tool.policy.as_str());
+            }
+        }
+    }
+}
+
+fn encode_select(canonical: &mut Canonical, select: &Select) {
+    canonical.text(&select.rubric).text(&select.question);
+    canonical.list(select.options.len());
+    for option in &select.options {
+        let label = &option.label;
+        canonical
+            .text(&label.name)
+            .optional_text(label.means.as_deref());
+        match &option.then {
+            Then::Exclude => {
+                canonical.text("exclude");
+            }
+            Then::Abstain => {
+                canonical.text("abstain");
+            }
+            Then::Run(stages) => encode_texts(canonical.text("run"), stages),
+        }
+    }
+    match &select.unclear {
+        Some(unclear) => canonical
+            .some()
+            .u32(unclear.margin_below_ppm)
+            .text(&unclear.option),
+        None => canonical.none(),
+    };
 }
 
 fn encode_input(canonical: &mut Canonical, input: &Input) {
@@ -51,11 +116,7 @@ fn encode_input(canonical: &mut Canonical, input: &Input) {
         canonical
             .text(&text.field)
             .u32(text.max_chars)
-            .text(match text.policy {
-                ClipPolicy::HeadTail => "head_tail",
-                ClipPolicy::Head => "head",
-                ClipPolicy::Error => "error",
-            });
+            .text(text.policy.as_str());
     }
     canonical.text(match input.evidence {
         EvidenceMode::Model => "model",

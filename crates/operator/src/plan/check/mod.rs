@@ -9,6 +9,7 @@ mod operation;
 mod prefilter;
 mod reduce;
 mod scope;
+mod stage;
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -64,6 +65,15 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     for spanned in &file.reduce {
         reduces.push(reduce::reduce(spanned, names, &reduces)?);
     }
+    let passes = stage::passes(&file.pass, &file.budget)?;
+    let stages = stage::stages(
+        &file.stage,
+        &stage::Scope {
+            fields: &fields,
+            passes: &passes,
+            tools: &[],
+        },
+    )?;
     Ok(Plan {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -76,6 +86,9 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         columns,
         fold,
         reduces,
+        stages,
+        passes,
+        staged: !file.stage.is_empty(),
         budget: file.budget,
     })
 }
