@@ -48,6 +48,7 @@ pub mod run_directory;
 pub mod selfcheck;
 pub mod store;
 pub mod text;
+pub mod tool;
 pub mod verify;
 
 pub use error::OperatorError;

@@ -26,6 +26,8 @@ mod locate;
 mod operation;
 mod stage;
 mod stage_file;
+mod tool;
+mod tool_file;
 mod wording;
 
 use std::collections::BTreeMap;
@@ -46,6 +48,8 @@ pub use stage::{
     Condition, MAP_STAGE, MapStage, PassSpec, Select, SelectOption, Stage, StageOp, Then,
     ToolStage, Turn, Unclear,
 };
+
+pub use tool::{FileTool, HttpTool, McpServer, McpTool, ProcessTool, SqlTool, ToolKind, ToolSpec};
 
 /// The only plan version that is read.
 pub const PLAN_VERSION: u32 = 1;
@@ -88,6 +92,8 @@ pub struct Plan {
     pub stages: Vec<Stage>,
     /// Further passes, in order, each with a smaller budget than the one before.
     pub passes: Vec<PassSpec>,
+    /// Reads of the world outside the records that stages may make.
+    pub tools: Vec<ToolSpec>,
     /// Limits of a run.
     pub budget: Budget,
     /// Whether the file names its stages.
@@ -312,12 +318,21 @@ impl Plan {
         self.columns.iter().find(|column| column.name == name)
     }
 
+    /// The tool of that name.
+    pub fn tool(&self, name: &str) -> Option<&ToolSpec> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+
     /// The input file, resolved against the plan file's directory.
     pub fn input_path(&self) -> Option<PathBuf> {
-        let relative = self.input.path.as_ref()?;
-        Some(match Path::new(&self.path).parent() {
-            Some(directory) => directory.join(relative),
-            None => relative.clone(),
-        })
+        self.input.path.as_ref().map(|path| self.beside(path))
+    }
+
+    /// A path of the plan, resolved against the plan file's directory.
+    pub fn beside(&self, path: &Path) -> PathBuf {
+        match Path::new(&self.path).parent() {
+            Some(directory) => directory.join(path),
+            None => path.to_owned(),
+        }
     }
 }

@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::locate::plan_error;
 use super::stage_file::{PassFile, StageFile};
+use super::tool_file::ToolFile;
 use super::{Action, Budget, ClipPolicy, EvidenceMode, FoldKey, JoinKind, Label, Order};
 use crate::column::ColumnType;
 use crate::error::OperatorError;
@@ -38,6 +39,8 @@ pub(super) struct PlanFile {
     pub(super) stage: Vec<Spanned<StageFile>>,
     #[serde(default)]
     pub(super) pass: Vec<Spanned<PassFile>>,
+    #[serde(default)]
+    pub(super) tool: Vec<Spanned<ToolFile>>,
     #[serde(default)]
     pub(super) budget: Budget,
 }

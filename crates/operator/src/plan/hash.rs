@@ -44,6 +44,17 @@ impl Plan {
         if self.staged {
             encode_stages(&mut canonical, &self.stages);
         }
+        if !self.tools.is_empty() {
+            canonical.text("tools").list(self.tools.len());
+            for tool in &self.tools {
+                canonical.text(&tool.name);
+                canonical.bytes(tool.declaration().as_bytes());
+                canonical.list(tool.arguments.len());
+                for argument in &tool.arguments {
+                    canonical.text(&argument.name).text(&argument.field);
+                }
+            }
+        }
         ContentHash::of(&canonical)
     }
 }

@@ -19,11 +19,18 @@ pub(super) enum Table {
     Facts,
     Nodes,
     Texts,
+    Observations,
 }
 
 impl Table {
     /// In the order of the discriminants, so that `table as usize` is the place in it.
-    pub(super) const ALL: [Self; 4] = [Self::Answers, Self::Facts, Self::Nodes, Self::Texts];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Answers,
+        Self::Facts,
+        Self::Nodes,
+        Self::Texts,
+        Self::Observations,
+    ];
 
     /// The name in the file; a new layout or meaning of values takes a new name.
     pub(super) const fn name(self) -> &'static str {
@@ -32,6 +39,7 @@ impl Table {
             Self::Facts => "facts v1",
             Self::Nodes => "nodes v1",
             Self::Texts => "texts v1",
+            Self::Observations => "observations v1",
         }
     }
 }
@@ -42,6 +50,7 @@ impl From<Kind> for Table {
             Kind::Fact => Self::Facts,
             Kind::Node => Self::Nodes,
             Kind::Text => Self::Texts,
+            Kind::Observation => Self::Observations,
         }
     }
 }

@@ -73,7 +73,7 @@ impl ContentStore for MemoryStore {
         let mut values = self.lock();
         for (key, payload) in entries {
             let value = || entry::seal(table, key, 0, payload);
-            if kind == Kind::Text {
+            if kind.is_replaced() {
                 values.insert((table, *key), value());
             } else {
                 values.entry((table, *key)).or_insert_with(value);

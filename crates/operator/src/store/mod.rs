@@ -72,10 +72,20 @@ pub enum Kind {
     Node,
     /// A written text, under what it was written from and by.
     Text,
+    /// What a tool read, under what it was asked.
+    Observation,
 }
 
-/// Keeps content-addressed values: written once, never changed; only a text, whose reader may refuse
-/// it, is replaced.
+impl Kind {
+    /// Whether a later value replaces an earlier one: a text may be refused by its reader, and what
+    /// was observed grows old; everything else follows from its key.
+    pub const fn is_replaced(self) -> bool {
+        matches!(self, Self::Text | Self::Observation)
+    }
+}
+
+/// Keeps content-addressed values: written once, never changed, but for the kinds that are
+/// [replaced](Kind::is_replaced).
 pub trait ContentStore {
     /// Whether a readable value is there; reads and checks it.
     fn has(&self, kind: Kind, key: &[u8; 32]) -> bool {
@@ -87,7 +97,7 @@ pub trait ContentStore {
 
     /// Keeps all entries or none of them, durable on return.
     ///
-    /// A key that already has a readable value keeps it, and its day; but for texts.
+    /// A key that already has a readable value keeps it, and its day, unless its kind is replaced.
     ///
     /// # Errors
     /// `Store` when they cannot be written.

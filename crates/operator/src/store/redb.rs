@@ -179,7 +179,7 @@ impl ContentStore for RedbStore {
             table,
             key: *key,
             value: entry::seal(table, key, today, payload),
-            once: kind != Kind::Text,
+            once: !kind.is_replaced(),
         });
         self.write(writes.collect())
     }

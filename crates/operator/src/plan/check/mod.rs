@@ -10,6 +10,7 @@ mod prefilter;
 mod reduce;
 mod scope;
 mod stage;
+mod tool;
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -65,13 +66,16 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     for spanned in &file.reduce {
         reduces.push(reduce::reduce(spanned, names, &reduces)?);
     }
+    let tools = all(&file.tool, tool::tool)?;
+    unique("tool", names_of(&file.tool, |tool| &tool.name))?;
+    let tool_names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     let passes = stage::passes(&file.pass, &file.budget)?;
     let stages = stage::stages(
         &file.stage,
         &stage::Scope {
             fields: &fields,
             passes: &passes,
-            tools: &[],
+            tools: &tool_names,
         },
     )?;
     Ok(Plan {
@@ -88,6 +92,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         reduces,
         stages,
         passes,
+        tools,
         staged: !file.stage.is_empty(),
         budget: file.budget,
     })
