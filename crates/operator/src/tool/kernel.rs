@@ -13,9 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::schedule::{End, Schedule, Step};
-use super::{
-    Call, Observation, ObservationCache, OpenTool, Over, Reply, ToolError, ToolRequest,
-};
+use super::{Call, Observation, ObservationCache, OpenTool, Over, Reply, ToolError, ToolRequest};
 use crate::error::OperatorError;
 use crate::id::ContentHash;
 use crate::infer::CancelFlag;

@@ -16,6 +16,8 @@ mod request;
 mod resource;
 mod schedule;
 mod template;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
