@@ -10,6 +10,7 @@
 //! | [`model`] | the packed forward, behind one trait: `cpu` (fast) and `portable` (candle, any device) |
 //! | [`runner`] | seals the prefix, forks it, packs records, reads answers, continues a prompt |
 //! | [`infer`] | implements the operator's `Infer` and `Compose`; the only module that knows both crates |
+//! | [`tools`] | carries out the tools that a plan declares: files, SQL, HTTP, processes, MCP servers |
 //! | [`local`] | opens a model by name or path and joins the pieces |
 //! | [`mod@bench`] | measures prefix reuse against its controls; knows the runner and texts, not the operator |
 
@@ -25,3 +26,4 @@ pub mod models;
 pub mod prompt;
 pub mod runner;
 pub mod tokenizer;
+pub mod tools;

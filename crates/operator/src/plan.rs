@@ -49,7 +49,7 @@ pub use stage::{
     ToolStage, Turn, Unclear,
 };
 
-pub use tool::{FileTool, HttpTool, McpServer, McpTool, ProcessTool, SqlTool, ToolKind, ToolSpec};
+pub use tool::{FileTool, HttpTool, McpTool, ProcessTool, SqlTool, ToolKind, ToolSpec};
 
 /// The only plan version that is read.
 pub const PLAN_VERSION: u32 = 1;

@@ -50,7 +50,7 @@
 //! [[tool]]
 //! name = "docs"
 //! kind = "mcp"
-//! command = ["docs-server", "--stdio"]        # or url = "https://..."
+//! command = ["docs-server", "--stdio"]        # spoken to over its input and output
 //! call = "search"                # the server's tool
 //! read_only = true               # the plan's word that it changes nothing
 //! constants = { limit = 5 }      # further arguments, the same for all units
@@ -149,22 +149,14 @@ pub struct ProcessTool {
 /// What a tool of a Model Context Protocol server answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpTool {
-    /// The server.
-    pub server: McpServer,
+    /// The server's program with its arguments, spoken to over its input and output.
+    pub command: Vec<String>,
+    /// Environment variables that the server sees.
+    pub env: Vec<String>,
     /// The server's tool.
     pub call: String,
     /// Further arguments, the same for all units.
     pub constants: Map<String, Value>,
-}
-
-/// How a server is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum McpServer {
-    /// A program with its arguments, spoken to over its input and output, and the environment
-    /// variables that it sees.
-    Command(Vec<String>, Vec<String>),
-    /// An address, spoken to over HTTP.
-    Url(String),
 }
 
 impl ToolKind {
@@ -189,11 +181,7 @@ impl ToolSpec {
             ToolKind::Http(http) => format!("reads from {}", http.hosts.join(", ")),
             ToolKind::Process(process) => format!("runs {}", process.program),
             ToolKind::Mcp(mcp) => {
-                let server = match &mcp.server {
-                    McpServer::Command(command, _) => command.join(" "),
-                    McpServer::Url(url) => url.clone(),
-                };
-                format!("calls {} of {server}", mcp.call)
+                format!("calls {} of the server {}", mcp.call, mcp.command.join(" "))
             }
         }
     }
@@ -228,15 +216,8 @@ impl ToolSpec {
                 canonical.text(&process.directory.to_string_lossy());
             }
             ToolKind::Mcp(mcp) => {
-                match &mcp.server {
-                    McpServer::Command(command, env) => {
-                        texts(canonical.text("command"), command);
-                        texts(&mut canonical, env);
-                    }
-                    McpServer::Url(url) => {
-                        canonical.text("url").text(url);
-                    }
-                }
+                texts(&mut canonical, &mcp.command);
+                texts(&mut canonical, &mcp.env);
                 canonical.text(&mcp.call).fields(&mcp.constants);
             }
         }

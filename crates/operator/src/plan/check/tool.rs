@@ -7,9 +7,7 @@ use toml::Spanned;
 use super::{Fault, plain_name, within};
 use crate::nearest::suggest;
 use crate::plan::tool_file::ToolFile;
-use crate::plan::{
-    FileTool, HttpTool, McpServer, McpTool, ProcessTool, SqlTool, ToolKind, ToolSpec,
-};
+use crate::plan::{FileTool, HttpTool, McpTool, ProcessTool, SqlTool, ToolKind, ToolSpec};
 use crate::tool::{Argument, ArgumentKind, Over, Quota, Template};
 
 const ROWS_DEFAULT: u32 = 100;
@@ -28,8 +26,8 @@ const KINDS: [(&str, &[&str], &[&str]); 5] = [
     ("process", &["program"], &["args", "env", "directory"]),
     (
         "mcp",
-        &["call", "read_only"],
-        &["command", "url", "env", "constants"],
+        &["command", "call", "read_only"],
+        &["env", "constants"],
     ),
 ];
 
@@ -257,27 +255,14 @@ impl Check<'_> {
                            [[effect]]";
             return self.fault(read_only.span(), problem);
         }
-        let env = || {
-            file.env
-                .as_ref()
-                .map_or_else(Vec::new, |env| env.get_ref().clone())
-        };
-        let server = match (&file.command, &file.url) {
-            (Some(command), None) if !command.get_ref().is_empty() => {
-                McpServer::Command(command.get_ref().clone(), env())
-            }
-            (Some(command), None) => {
-                return self.fault(
-                    command.span(),
-                    "command is empty; name the server's program",
-                );
-            }
-            (None, Some(url)) => McpServer::Url(url.get_ref().clone()),
-            _ => {
-                let problem = "needs the server: either command or url";
-                return self.fault(self.span.clone(), problem);
-            }
-        };
+        let command = required(&file.command);
+        if command.get_ref().is_empty() {
+            return self.fault(
+                command.span(),
+                "command is empty; name the server's program",
+            );
+        }
+        let env = file.env.as_ref();
         let constants = file.constants.as_ref();
         let constants = constants.map_or_else(Default::default, |given| given.get_ref().clone());
         if let Some(argument) = arguments.iter().find(|a| constants.contains_key(&a.name)) {
@@ -285,7 +270,8 @@ impl Check<'_> {
             return self.fault(self.span.clone(), problem);
         }
         Ok(McpTool {
-            server,
+            command: command.get_ref().clone(),
+            env: env.map_or_else(Vec::new, |env| env.get_ref().clone()),
             call: required(&file.call).get_ref().clone(),
             constants,
         })
