@@ -9,6 +9,7 @@ mod plans;
 mod predicates;
 mod reductions;
 mod texts;
+mod tools;
 
 use operator::ops::{Partition, partition};
 use operator::record::{BadRecord, Format, Record, read_bytes};

@@ -24,6 +24,7 @@ mod streamed;
 mod summary;
 mod summary_memory;
 mod summary_texts;
+mod tools;
 mod trees;
 mod verify;
 mod writer;
