@@ -16,6 +16,14 @@ pub enum OperatorError {
         /// The stage.
         stage: String,
     },
+    /// A plan makes more units of its records than can be numbered.
+    #[error(
+        "{path}: its records make more units than 32 bits number; name fewer fields, or neighbours"
+    )]
+    TooManyUnits {
+        /// The input file.
+        path: String,
+    },
     /// A file could not be read or written.
     #[error("{path}: cannot {action}")]
     Io {

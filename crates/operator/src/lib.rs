@@ -33,6 +33,7 @@ pub mod event;
 pub mod explain;
 pub mod fact;
 pub mod fold;
+pub mod group;
 pub mod id;
 pub mod infer;
 mod nearest;

@@ -26,6 +26,8 @@ mod locate;
 mod operation;
 mod stage;
 mod stage_file;
+mod unit;
+mod unit_file;
 mod wording;
 
 use std::collections::BTreeMap;
@@ -44,8 +46,10 @@ pub use operation::{
 
 pub use stage::{
     Condition, MAP_STAGE, MapStage, PassSpec, Select, SelectOption, Stage, StageOp, Then,
-    ToolStage, Turn, Unclear,
+    ToolStage, Turn, Unclear, WIDENED_STAGE,
 };
+
+pub use unit::{Granularity, GroupPlan, Nearness, Relation, Shape, UnitPlan, required};
 
 /// The only plan version that is read.
 pub const PLAN_VERSION: u32 = 1;
@@ -74,6 +78,8 @@ pub struct Plan {
     pub task: String,
     /// What is read.
     pub input: Input,
+    /// What of it is a unit.
+    pub unit: UnitPlan,
     /// The predicates, in order; the first that matches decides.
     pub prefilters: Vec<Prefilter>,
     /// What is decided per unit, in order.
@@ -201,6 +207,8 @@ pub struct Field {
     pub reasons: Vec<Label>,
     /// What precedes the label in the answer.
     pub scaffold: String,
+    /// Relations that the answer depends on; a unit that lacks one is widened or abstains.
+    pub requires: Vec<Relation>,
 }
 
 impl Field {

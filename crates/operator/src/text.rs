@@ -97,7 +97,7 @@ pub fn render_for(
         numbered,
     };
     let mut clipped_bytes = 0;
-    let own = plan.input.text.iter();
+    let own = unit.shown(plan).iter();
     let fields: Vec<&TextField> = own.chain(shown).collect();
     for (index, field) in fields.iter().enumerate() {
         let taken = u32::try_from(page.lines.len()).unwrap_or(u32::MAX);

@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::locate::plan_error;
 use super::stage_file::{PassFile, StageFile};
+use super::unit_file::{GroupFile, UnitFile};
 use super::{Action, Budget, ClipPolicy, EvidenceMode, FoldKey, JoinKind, Label, Order};
 use crate::column::ColumnType;
 use crate::error::OperatorError;
@@ -24,6 +25,8 @@ pub(super) struct PlanFile {
     pub(super) question: Spanned<String>,
     pub(super) rubric: Spanned<String>,
     pub(super) input: Spanned<InputFile>,
+    pub(super) unit: Option<Spanned<UnitFile>>,
+    pub(super) group: Option<Spanned<GroupFile>>,
     #[serde(default)]
     pub(super) prefilter: Vec<Spanned<PrefilterFile>>,
     #[serde(default)]
@@ -83,6 +86,8 @@ pub(super) struct FieldFile {
     #[serde(default)]
     pub(super) reasons: Vec<Spanned<LabelFile>>,
     pub(super) scaffold: Option<String>,
+    #[serde(default)]
+    pub(super) requires: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -10,6 +10,7 @@ mod prefilter;
 mod reduce;
 mod scope;
 mod stage;
+mod unit;
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -18,7 +19,7 @@ use toml::Spanned;
 
 use super::file::{FoldFile, PlanFile};
 use super::locate::plan_error;
-use super::{EVIDENCE_FIELD, FoldSettings, ID_KEY, PLAN_VERSION, Plan, Reduce};
+use super::{EVIDENCE_FIELD, FoldSettings, Granularity, ID_KEY, PLAN_VERSION, Plan, Reduce};
 use crate::error::OperatorError;
 use names::Names;
 
@@ -38,6 +39,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     let question = filled("question", &file.question)?;
     let task = filled("rubric", &file.rubric)?;
     let input = input::input(&file.input)?;
+    let unit = unit::unit(file.unit.as_ref(), file.group.as_ref(), &input)?;
     if file.field.is_empty() {
         return Err((
             0..0,
@@ -46,6 +48,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     }
     let fields = all(&file.field, field::field)?;
     unique("field", names_of(&file.field, |field| &field.name))?;
+    unit::relations_can_be_had(&unit, &fields, &file.field)?;
     let columns = all(&file.column, |column| column::column(column, &fields))?;
     unique("column", names_of(&file.column, |column| &column.name))?;
     let prefilters = all(&file.prefilter, |prefilter| {
@@ -72,8 +75,10 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
             fields: &fields,
             passes: &passes,
             tools: &[],
+            unit: &unit,
         },
     )?;
+    let staged = !file.stage.is_empty() || unit.kind == Granularity::Adaptive;
     Ok(Plan {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -81,6 +86,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         question,
         task,
         input,
+        unit,
         prefilters,
         fields,
         columns,
@@ -88,7 +94,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         reduces,
         stages,
         passes,
-        staged: !file.stage.is_empty(),
+        staged,
         budget: file.budget,
     })
 }
