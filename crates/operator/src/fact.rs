@@ -186,8 +186,10 @@ pub struct Fact {
     pub unit_id: UnitId,
     /// Position of its record in the source.
     pub ordinal: u32,
-    /// Hash of its record.
+    /// Hash of its record, or of all records that it was made of.
     pub source_hash: ContentHash,
+    /// The records that it was made of, or that stood beside it; empty where it is a record alone.
+    pub members: Vec<UnitId>,
     /// How it ended.
     pub status: Status,
     /// Where it ended: `partition`, `prefilter:NAME`, `map`, or the name of one of the plan's stages.
@@ -235,6 +237,7 @@ impl Fact {
             unit_id,
             ordinal,
             source_hash,
+            members: Vec::new(),
             status,
             stage: stage.to_owned(),
             reason,
@@ -252,7 +255,7 @@ impl Fact {
         }
     }
 
-    /// Hashes what was decided: unit, status, stage, reason, values, columns and path.
+    /// Hashes what was decided: unit, members, status, stage, reason, values, columns and path.
     pub fn fact_hash(&self) -> ContentHash {
         let mut canonical = Canonical::new("operator 2026 fact v3");
         self.encode_decision(&mut canonical);
@@ -295,6 +298,10 @@ impl Fact {
     fn encode_decision(&self, canonical: &mut Canonical) {
         canonical.u64(u64::from(self.schema));
         canonical.text(self.unit_id.as_str());
+        canonical.list(self.members.len());
+        for member in &self.members {
+            canonical.text(member.as_str());
+        }
         canonical.text(self.status.name());
         canonical.text(&self.stage);
         canonical.optional_text(self.reason.as_deref());

@@ -145,6 +145,10 @@ impl Facts {
                 }
             }
         }
+        number(row, fact.members.len() as u64);
+        for member in &fact.members {
+            text(row, member.as_str());
+        }
         number(row, fact.path.len() as u64);
         for step in &fact.path {
             self.write_step(row, step);
@@ -284,6 +288,9 @@ impl<'a> Row<'a> {
                 _ => ColumnValue::Text(row.name(names)?.to_owned()),
             };
             fact.columns.insert(column, value);
+        }
+        for _ in 0..row.number()? {
+            fact.members.push(UnitId::new(&row.text()?));
         }
         for _ in 0..row.number()? {
             fact.path.push(row.step(names)?);

@@ -30,6 +30,14 @@ pub(crate) fn member_field(field: &str, member: &UnitId) -> String {
     format!("{field} of {member}")
 }
 
+/// Which of the records of a unit a shown field belongs to; none where it is the unit's own.
+pub(crate) fn member_of<'u>(plan: &Plan, unit: &'u Unit, field: &str) -> Option<&'u UnitId> {
+    unit.neighbourhood.iter().find(|member| {
+        let mut texts = plan.input.text.iter();
+        texts.any(|text| member_field(&text.field, member) == field)
+    })
+}
+
 /// Hash of what a unit was made of.
 fn hash_of<'m>(members: impl ExactSizeIterator<Item = (&'m UnitId, ContentHash)>) -> ContentHash {
     let mut canonical = Canonical::new("operator 2026 group v1");

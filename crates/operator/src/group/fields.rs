@@ -4,11 +4,14 @@
 //! so and is not asked about. A unit sees its whole record in predicates and columns, and shows one
 //! field of it.
 
+use serde_json::Value;
+
 use crate::canonical::Canonical;
 use crate::error::OperatorError;
 use crate::id::{ContentHash, UnitId};
 use crate::ops::{BadUnit, Place, Placed, Unit, UnitKind, Units};
 use crate::plan::Plan;
+use crate::predicate;
 use crate::record::SourceArtifact;
 use crate::text::field_text;
 
@@ -48,10 +51,7 @@ impl<'a> FieldUnits<'a> {
             matches!(&found, Ok(found) if found.as_ref().is_none_or(|f| f.trim().is_empty()));
         let mut canonical = Canonical::new("operator 2026 field unit v1");
         canonical.text(record.id.as_str()).text(&text.field);
-        match found {
-            Ok(found) => canonical.optional_text(found.as_deref()),
-            Err(_) => canonical.bytes(record.source_hash.as_bytes()),
-        };
+        canonical.text(&spelled(record, &text.field));
         Unit {
             id: id::of_field(&record.id, &text.field),
             kind: UnitKind::Field,
@@ -63,6 +63,19 @@ impl<'a> FieldUnits<'a> {
             skip: empty.then(|| format!("field {} is empty", text.field)),
         }
     }
+}
+
+/// The values of a field as text, whatever they are; it is hashed, also where it cannot be shown.
+fn spelled(record: &Unit, field: &str) -> String {
+    let leaves = predicate::leaves(&record.record.fields, field).unwrap_or_default();
+    let parts: Vec<String> = leaves
+        .into_iter()
+        .map(|leaf| match leaf {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        })
+        .collect();
+    parts.join(", ")
 }
 
 impl Units for FieldUnits<'_> {

@@ -31,7 +31,7 @@ mod units;
 pub use descriptor::Descriptor;
 pub use units::arrange;
 
-pub(crate) use compose::member_field;
+pub(crate) use compose::{member_field, member_of};
 pub(crate) use order::by_id;
 
 /// Name of the stage at which units end that have nothing to be asked about.

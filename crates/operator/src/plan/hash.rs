@@ -300,6 +300,13 @@ fn encode_operation(canonical: &mut Canonical, op: &Operation) {
                 .optional_text(unclustered.as_deref());
             encode_texts(canonical, dissent);
         }
+        Operation::Components {
+            field,
+            label,
+            keys_max,
+        } => {
+            canonical.text(field).text(label).u32(*keys_max);
+        }
         Operation::Summary {
             of,
             instruction,

@@ -270,6 +270,15 @@ pub enum Operation {
         /// Labels whose units are named one by one.
         dissent: Vec<String>,
     },
+    /// Which members of units belong together, from what was decided unit by unit.
+    Components {
+        /// The field that says so.
+        field: String,
+        /// The label that joins members.
+        label: String,
+        /// Most members of all components together.
+        keys_max: u32,
+    },
     /// A text that the model writes from other claims alone.
     Summary {
         /// Names of earlier reductions, at least one, none of them a summary.
@@ -300,6 +309,7 @@ impl Operation {
             Self::Distinct(_) => "distinct",
             Self::Join { .. } => "join",
             Self::Clusters { .. } => "clusters",
+            Self::Components { .. } => "components",
             Self::Summary { .. } => "summary",
         }
     }

@@ -148,6 +148,7 @@ impl Pass<'_, '_> {
             done: 0,
             usage: UnitUsage::default(),
         };
+        let flights = self.relate(flights, stage, &turn, &mut round.onward)?;
         let asked = self.recall(flights, &mut round)?;
         let failure = self.ask(asked, infer, &mut round)?;
         Ok(StageOutcome {

@@ -11,6 +11,7 @@ mod folding;
 mod journal;
 mod stages;
 mod summaries;
+mod widening;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,7 @@ use crate::compose::ComposeUsage;
 use crate::error::OperatorError;
 use crate::event::{Event, EventSink};
 use crate::fact::{Fact, Facts, FieldValue, Status};
+use crate::group;
 use crate::id::{ContentHash, UnitId};
 use crate::infer::{BackendIdentity, CancelFlag, FailReason, Infer, InferError, JobUsage};
 use crate::ops::{BadUnit, Kept, Partition, Placed, Route, Unit, Units, map, prefilter};
@@ -133,6 +135,8 @@ pub fn run(
 
 /// Runs a plan over units, of which it holds no record longer than it needs it.
 ///
+/// The units are the records, or what the plan makes of them.
+///
 /// Memory: about 110 bytes per unit, 130 more for each that goes past the predicates, what its values
 /// and columns take, and a few records. The store is neither read nor written for a simulated backend. Summaries are written
 /// by the same backend after the fold; one that cannot be written or does not pass is a refused claim.
@@ -159,6 +163,8 @@ pub fn run_over(
         },
     };
     backends.suffice(plan)?;
+    let arranged = group::arrange(plan, units)?;
+    let units = arranged.as_deref().unwrap_or(units);
     let identity = backends.main.identity().clone();
     let simulated = backends.simulated();
     let store = store.filter(|_| !identity.simulated);
@@ -273,6 +279,10 @@ impl<'a> Pass<'a, '_> {
             let bare = |status, stage: &str, reason| {
                 map::unanswered(plan, &unit, status, stage, Some(reason))
             };
+            if let Some(reason) = &unit.skip {
+                excluded += 1;
+                return self.settle(bare(Status::Excluded, group::STAGE, reason.clone()));
+            }
             match prefilter(plan, &unit) {
                 Route::Model { .. } => {
                     past += 1;
@@ -389,16 +399,15 @@ impl<'a> Pass<'a, '_> {
         Ok(answer)
     }
 
-    /// Cites a unit that no model read by the first line that one would have read.
+    /// Cites a unit that no model read by the first lines that one would have read.
     fn first_line(&self, unit: &Unit) -> Vec<crate::fact::Evidence> {
         if self.plan.input.evidence == EvidenceMode::None {
             return Vec::new();
         }
-        let shown = text::render(self.plan, unit).ok();
-        let line = shown.as_ref().and_then(|shown| shown.lines.first());
-        line.and_then(|line| map::quote(unit, line, None))
-            .into_iter()
-            .collect()
+        match text::render(self.plan, unit) {
+            Ok(shown) => map::first_lines(self.plan, unit, &shown, None),
+            Err(_) => Vec::new(),
+        }
     }
 }
 

@@ -8,9 +8,10 @@ use std::collections::{BTreeSet, HashSet};
 use super::{Place, Report, Subject};
 use crate::column::{ColumnType, ColumnValue};
 use crate::fact::{Evidence, FACT_SCHEMA, Fact, FieldValue, Status};
+use crate::group;
 use crate::id::ContentHash;
 use crate::infer::{PPM, UnitUsage};
-use crate::plan::{Action, EvidenceMode, Field, Plan, Prefilter};
+use crate::plan::{Action, EvidenceMode, Field, Granularity, Plan, Prefilter, TextField};
 
 /// How the stages are called.
 const PARTITION: &str = "partition";
@@ -57,7 +58,7 @@ fn check_fact(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
         ));
     }
     for evidence in &fact.evidence {
-        problems.extend(check_evidence(plan, evidence));
+        problems.extend(check_evidence(plan, fact, evidence));
     }
     if plan.input.evidence == EvidenceMode::None && !fact.evidence.is_empty() {
         problems.push("has evidence, the plan asks for none".to_owned());
@@ -73,10 +74,16 @@ fn check_fact(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
         check_mapped(plan, fact, problems);
     } else if fact.stage == PARTITION {
         check_unreadable(fact, problems);
+    } else if fact.stage == group::STAGE {
+        check_skipped(plan, fact, problems);
+    } else if plan.stage(&fact.stage).is_some() {
+        check_mapped(plan, fact, problems);
     } else {
         problems.push(format!("ended at stage {:?}, which is none", fact.stage));
     }
-    if matches!(fact.status, Status::Decided | Status::Abstained) {
+    if lacks_relation(plan, fact) {
+        check_lacking(plan, fact, problems);
+    } else if matches!(fact.status, Status::Decided | Status::Abstained) {
         let wanted: BTreeSet<&String> = plan.fields.iter().map(|field| &field.name).collect();
         let found: BTreeSet<&String> = fact.values.keys().collect();
         if wanted != found {
@@ -89,7 +96,7 @@ fn check_fact(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
     }
 }
 
-fn check_evidence(plan: &Plan, evidence: &Evidence) -> Vec<String> {
+fn check_evidence(plan: &Plan, fact: &Fact, evidence: &Evidence) -> Vec<String> {
     let mut problems = Vec::new();
     let span = format!(
         "bytes {}..{} of {}",
@@ -108,12 +115,12 @@ fn check_evidence(plan: &Plan, evidence: &Evidence) -> Vec<String> {
             problems.push(format!("its quote of {span} has {} bytes", quote.len()));
         }
     }
-    if !plan
-        .input
-        .text
-        .iter()
-        .any(|text| text.field == evidence.field)
-    {
+    let read = |text: &TextField| {
+        let mut of = fact.members.iter();
+        text.field == evidence.field
+            || of.any(|member| group::member_field(&text.field, member) == evidence.field)
+    };
+    if !plan.input.text.iter().any(read) {
         problems.push(format!("cites {span}, which the plan does not read"));
     }
     if plan.input.evidence != EvidenceMode::Model && evidence.line.is_some() {
@@ -253,7 +260,61 @@ fn check_reason(fact: &Fact, start: &str, problems: &mut Vec<String>) {
     }
 }
 
+/// A unit with nothing to ask about: one field without text, or a record without neighbours.
+fn check_skipped(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
+    let skips = matches!(plan.unit.kind, Granularity::Field | Granularity::Group);
+    if fact.status != Status::Excluded || fact.reason.is_none() || fact.members.len() != 1 || !skips
+    {
+        problems.push(format!(
+            "is {} at {}, where only units with nothing to ask about end",
+            fact.status,
+            group::STAGE
+        ));
+    }
+    if fact.backend.is_some() || !fact.evidence.is_empty() {
+        problems.push("has nothing to be asked about, and evidence or a backend".to_owned());
+    }
+}
+
+/// Whether a unit abstains because an answer depends on a relation that it does not show.
+fn lacks_relation(plan: &Plan, fact: &Fact) -> bool {
+    let lacking = |reason: &String| reason.starts_with("lacks relation ");
+    fact.status == Status::Abstained
+        && fact.reason.as_ref().is_some_and(lacking)
+        && plan.stage(&fact.stage).is_some()
+}
+
+fn check_lacking(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
+    let needed = plan.required_relations();
+    let widens = plan.unit.widen;
+    let missing: Vec<&str> = needed
+        .iter()
+        .filter(|relation| !plan.unit.provided().contains(relation))
+        .map(|relation| relation.as_str())
+        .collect();
+    let names = fact.reason.as_deref().unwrap_or_default();
+    let names = names.trim_start_matches("lacks relation ");
+    let (names, neighbour) = match names.split_once(": ") {
+        Some((names, why)) => (names, Some(why)),
+        None => (names, None),
+    };
+    let known = names.split(" and ").all(|name| missing.contains(&name));
+    let why = neighbour.is_some_and(|why| why == "no neighbour");
+    if !known || why != widens || neighbour.is_some() != widens {
+        problems.push(format!(
+            "abstains for {:?}, and the plan's units lack {missing:?}",
+            fact.reason
+        ));
+    }
+    if !plan.is_staged() && (fact.backend.is_some() || !fact.values.is_empty()) {
+        problems.push("lacks a relation, and was asked all the same".to_owned());
+    }
+}
+
 fn check_mapped(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
+    if lacks_relation(plan, fact) {
+        return;
+    }
     match fact.status {
         Status::Excluded => {
             problems.push("is excluded by the model, which only answers".to_owned())

@@ -1,7 +1,8 @@
 //! Checks a folded answer against its facts and records, without any code that made it.
 //!
 //! ```text
-//! facts.rs, sources.rs, fields.rs    every fact, against the plan and its record
+//! facts.rs, sources.rs, fields.rs,
+//!   arranged.rs                      every fact, against the plan and its record or records
 //! shape.rs, states.rs, derive.rs     every node, described again from the facts below it
 //! spec.rs, hash.rs                   every hash, from its documented encoding
 //! nodes.rs                           the recorded tree against the derived one
@@ -22,7 +23,9 @@
 //! bytes it was not shown; everything else has to follow from what it did decide.
 
 mod answer;
+mod arranged;
 mod claims;
+mod components;
 mod compound;
 mod conclusions;
 mod derive;

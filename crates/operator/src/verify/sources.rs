@@ -7,31 +7,24 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::arranged::{self, Known};
 use super::fields::{column_of, id_of, text_of};
 use super::{Place, Report, Subject};
-use crate::canonical::Canonical;
 use crate::error::OperatorError;
 use crate::fact::{Cite, Evidence, Fact, Status};
+use crate::group;
 use crate::id::{ContentHash, UnitId};
-use crate::plan::{Action, Plan};
+use crate::ops::partition;
+use crate::plan::{Action, MAP_STAGE, Plan};
 use crate::record::read_bytes;
 
-/// The records of a source by the id of their unit.
+/// The units of a source by their id.
 #[derive(Debug, Clone)]
 pub struct Registry {
     path: String,
     hash: ContentHash,
     bytes: u64,
     records: HashMap<UnitId, Known>,
-}
-
-/// One record as the source has it.
-#[derive(Debug, Clone)]
-struct Known {
-    ordinal: u32,
-    hash: ContentHash,
-    /// The decoded fields; none where the record cannot be read.
-    fields: Option<Map<String, Value>>,
 }
 
 /// Where facts and citations can be looked up.
@@ -49,7 +42,12 @@ impl Registry {
     /// # Errors
     /// Whatever reading records may cause; `FileInvalid` where a record has no id or another's.
     pub fn read(plan: &Plan, path: &str, bytes: &[u8]) -> Result<Self, OperatorError> {
-        let (_, records, bad) = read_bytes(path, bytes, plan.input.format)?;
+        let (source, records, bad) = read_bytes(path, bytes, plan.input.format)?;
+        let plain = plan.unit.is_plain();
+        let partition = match plain {
+            true => None,
+            false => Some(partition(plan, source, records.clone(), bad.clone())?),
+        };
         let mut known = HashMap::with_capacity(records.len() + bad.len());
         let mut add = |id: Option<String>, place: &str, record: Known| {
             let problem = match id {
@@ -68,23 +66,18 @@ impl Registry {
             }
         };
         for record in records {
-            let mut text = Canonical::new("operator 2026 record v1");
-            text.fields(&record.fields);
-            let read = Known {
-                ordinal: record.ordinal,
-                hash: ContentHash::of(&text),
-                fields: Some(record.fields),
-            };
+            let read = Known::record(record.ordinal, record.fields);
             let id = read.fields.as_ref().and_then(|fields| id_of(plan, fields));
             add(id, &record.place, read)?;
         }
         for bad in bad {
-            let unread = Known {
-                ordinal: bad.ordinal,
-                hash: bad.hash,
-                fields: None,
-            };
+            let unread = Known::unread(bad.ordinal, bad.hash);
             add(Some(format!("#{}", bad.ordinal)), &bad.place, unread)?;
+        }
+        if let Some(partition) = partition
+            && let Some(units) = arranged::arrange(plan, &partition, &known)?
+        {
+            known = units;
         }
         Ok(Self {
             path: path.to_owned(),
@@ -123,7 +116,7 @@ impl Registry {
         self.bytes
     }
 
-    /// How many records there are, unreadable ones included.
+    /// How many units there are, unreadable ones included.
     pub fn len(&self) -> u64 {
         self.records.len() as u64
     }
@@ -157,7 +150,8 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
         report.checked.records += 1;
         report.checked.spans += fact.evidence.len() as u64;
         let mut problems = Vec::new();
-        check_record(subject.plan, fact, known, &mut problems);
+        let seen = known.seen_with(&fact.members);
+        check_record(subject.plan, fact, seen, &mut problems);
         for problem in problems {
             report.content(place.clone(), problem);
         }
@@ -168,9 +162,14 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
         let problem = format!("is a record of {}, and has no fact", registry.path);
         report.content(Place::Unit(unit.clone()), problem);
     }
+    let facts = subject.facts.iter();
+    let members_of: HashMap<&UnitId, &[UnitId]> = facts
+        .map(|fact| (&fact.unit_id, fact.members.as_slice()))
+        .collect();
     for claim in &subject.answer.claims {
         for cite in &claim.cites {
-            if let Some(problem) = check_cite(cite, registry) {
+            let members = members_of.get(&cite.unit_id).copied().unwrap_or_default();
+            if let Some(problem) = check_cite(cite, members, registry) {
                 let problem = format!("cites unit {}: {problem}", cite.unit_id);
                 report.content(Place::Claim(claim.name.clone()), problem);
             }
@@ -179,6 +178,13 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
 }
 
 fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<String>) {
+    if fact.members != known.members {
+        let names = |members: &[UnitId]| -> Vec<String> {
+            members.iter().map(ToString::to_string).collect()
+        };
+        let (found, right) = (names(&fact.members), names(&known.members));
+        problems.push(format!("its members are {found:?}, {right:?} is right"));
+    }
     if fact.ordinal != known.ordinal {
         let (found, right) = (fact.ordinal, known.ordinal);
         problems.push(format!("its ordinal is {found}, its record's is {right}"));
@@ -214,7 +220,20 @@ fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<Stri
             ));
         }
     }
+    if let Some(reason) = &known.skip {
+        let wanted = (group::STAGE, Status::Excluded, Some(reason));
+        if (fact.stage.as_str(), fact.status, fact.reason.as_ref()) != wanted {
+            problems.push(format!(
+                "is {} at {}, and nothing is asked about it: {reason}",
+                fact.status, fact.stage
+            ));
+        }
+        return;
+    }
     let stage = stage_of(plan, fields);
+    if stage == MAP_STAGE && plan.stage(&fact.stage).is_some() {
+        return;
+    }
     if fact.stage != stage {
         problems.push(format!(
             "ended at {}, its record belongs to {stage}",
@@ -249,10 +268,11 @@ fn routes(plan: &Plan, fields: &Map<String, Value>) -> bool {
     true
 }
 
-fn check_cite(cite: &Cite, registry: &Registry) -> Option<String> {
+fn check_cite(cite: &Cite, members: &[UnitId], registry: &Registry) -> Option<String> {
     let Some(known) = registry.records.get(&cite.unit_id) else {
         return Some(format!("is no record of {}", registry.path));
     };
+    let known = known.seen_with(members);
     if cite.source_hash != known.hash {
         let (found, right) = (cite.source_hash, known.hash);
         return Some(format!(

@@ -14,8 +14,8 @@ use crate::error::OperatorError;
 use crate::fold::{FoldSpec, FoldWork, Leaves, Node, NodeCache, Reducer, fold};
 use crate::plan::{Operation, Order, Plan, Reduce};
 use crate::reducers::{
-    Aggregate, Clusters, Count, CountBy, Distinct, Extreme, Folded, HeavyHitters, Histogram, Join,
-    Quantiles, Selection, Set, Side, Sum, TopK, TopKeys,
+    Aggregate, Clusters, Components, Count, CountBy, Distinct, Extreme, Folded, HeavyHitters,
+    Histogram, Join, Quantiles, Selection, Set, Side, Sum, TopK, TopKeys,
 };
 
 /// What folding the facts of a run gave.
@@ -202,6 +202,17 @@ pub fn aggregate(plan: &Plan, reduce: &Reduce) -> Option<Aggregate> {
             dissent: dissent.clone(),
             exemplars: *exemplars,
             outliers_max: plan.fold.outliers_max,
+            cite_max,
+        }),
+        Operation::Components {
+            field,
+            label,
+            keys_max,
+        } => Aggregate::Components(Components {
+            selection,
+            field: field.clone(),
+            label: label.clone(),
+            keys_max: *keys_max,
             cite_max,
         }),
         Operation::Summary { .. } => return None,

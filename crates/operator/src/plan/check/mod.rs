@@ -63,6 +63,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     let names = Names {
         fields: &fields,
         columns: &columns,
+        unit: &unit,
     };
     let mut reduces: Vec<Reduce> = Vec::new();
     for spanned in &file.reduce {

@@ -21,7 +21,7 @@ type Row = (
     fn(&Scope<'_>) -> Result<Operation, Fault>,
 );
 
-const OPERATIONS: [Row; 16] = [
+const OPERATIONS: [Row; 17] = [
     ("count", &["where"], |_| Ok(Operation::Count)),
     (
         "count_by",
@@ -77,6 +77,11 @@ const OPERATIONS: [Row; 16] = [
             "dissent",
         ],
         compound::clusters,
+    ),
+    (
+        "components",
+        &["where", "field", "label", "keys_max"],
+        compound::components,
     ),
     (
         "summary",
