@@ -10,6 +10,7 @@ mod progress;
 mod run;
 mod store;
 mod terminal;
+mod units;
 mod verify;
 mod words;
 
@@ -55,7 +56,9 @@ enum Command {
     Explain(explain::ExplainArguments),
     /// Say what changed between two runs, and what changed it.
     Diff(diff::DiffArguments),
-    /// Compare a run's decisions with known labels.
+    /// Show what a plan makes of its records, without asking a model.
+    Units(units::UnitsArguments),
+    /// Compare a run's decisions with known labels or pairs.
     Eval(eval::EvalArguments),
     /// Check the fold itself on records whose answers are known.
     Fold(fold::FoldArguments),
@@ -79,6 +82,7 @@ impl Arguments {
             Command::Run(arguments) => run::run(arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Diff(arguments) => diff::run(&arguments),
+            Command::Units(arguments) => units::units(&arguments),
             Command::Eval(arguments) => eval::eval(&arguments),
             Command::Fold(arguments) => fold::fold(&arguments),
             Command::Verify(arguments) => verify::verify(&arguments),

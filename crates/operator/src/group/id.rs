@@ -10,7 +10,7 @@ use crate::ops::partition::ID_BYTES_MAX;
 const WRITTEN_MAX: usize = 4;
 
 /// The id of a group; its members come in the order in which it shows them.
-pub(super) fn of_group(members: &[UnitId]) -> UnitId {
+pub(crate) fn of_group(members: &[UnitId]) -> UnitId {
     let written: Vec<String> = members.iter().map(|id| escape(id.as_str())).collect();
     let joined = written.join("+");
     if members.len() <= WRITTEN_MAX && joined.len() <= ID_BYTES_MAX {

@@ -32,6 +32,7 @@ pub use descriptor::Descriptor;
 pub use units::arrange;
 
 pub(crate) use compose::{member_field, member_of};
+pub(crate) use id::of_group as group_id;
 pub(crate) use order::by_id;
 
 /// Name of the stage at which units end that have nothing to be asked about.

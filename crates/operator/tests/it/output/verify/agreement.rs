@@ -90,8 +90,8 @@ fn every_operation_that_code_folds_is_in_the_plan_of_these_tests() {
         .iter()
         .map(|reduce| reduce.op.as_str())
         .collect();
-    // All sixteen but the summary, which is no fold.
-    assert_eq!(ops.len(), 15);
+    // All seventeen but the summary, which is no fold.
+    assert_eq!(ops.len(), 16);
 }
 
 proptest! {
@@ -147,6 +147,7 @@ agrees! {
     a_distinct_agrees "distinct",
     a_join_agrees "join",
     clusters_agree "clusters",
+    components_agree "components",
 }
 
 #[test]
