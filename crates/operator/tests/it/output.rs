@@ -25,5 +25,6 @@ mod summary;
 mod summary_memory;
 mod summary_texts;
 mod trees;
+mod units;
 mod verify;
 mod writer;

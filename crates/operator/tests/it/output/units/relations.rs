@@ -1,0 +1,299 @@
+//! An answer that depends on a relation: units that show it are asked, others are widened or abstain.
+
+use operator::Plan;
+use operator::fact::{Fact, Status};
+use operator::infer::{BackendIdentity, Completion};
+use operator::infer::{Infer, InferError, InferJob, JobUsage};
+use serde_json::Value;
+
+use super::super::script::{Act, Script, Setup, run_with};
+use super::{PAIRS, lines, plan_text, read, tickets};
+
+const REQUIRES: &str = "requires = [\"duplicates\"]";
+
+/// Notes the texts that it hands on to a script.
+struct Heard {
+    script: Script,
+    texts: Vec<Vec<String>>,
+}
+
+impl Infer for Heard {
+    fn identity(&self) -> &BackendIdentity {
+        self.script.identity()
+    }
+
+    fn infer(
+        &mut self,
+        job: InferJob<'_>,
+        sink: &mut dyn FnMut(Completion),
+    ) -> Result<JobUsage, InferError> {
+        let texts = (0..job.units.len()).map(|place| job.units.text(place).unwrap().text);
+        self.texts.push(texts.collect());
+        self.script.infer(job, sink)
+    }
+}
+
+fn run(unit: &str, requires: &str, records: &[Value], script: Script) -> (Vec<Fact>, Heard) {
+    let plan = Plan::parse(&plan_text(unit, requires), "plan.toml").unwrap();
+    let mut heard = Heard {
+        script,
+        texts: Vec::new(),
+    };
+    let partition = read(&plan, &lines(records));
+    let (outcome, _) = run_with(&plan, &partition, &mut heard, Setup::default()).unwrap();
+    let counts = outcome.answer.coverage;
+    assert_eq!(counts.units as usize, outcome.facts.len());
+    (outcome.facts, heard)
+}
+
+#[test]
+fn records_that_lack_a_relation_abstain_without_being_asked() {
+    for unit in ["", "[unit]\nkind = \"field\""] {
+        let (facts, heard) = run(unit, REQUIRES, &tickets(9), Script::new());
+        assert_eq!(heard.texts.len(), 0, "nobody is asked");
+        for fact in facts {
+            assert_eq!(fact.status, Status::Abstained);
+            assert_eq!(fact.reason.as_deref(), Some("lacks relation duplicates"));
+            assert!(fact.values.is_empty() && fact.backend.is_none());
+        }
+    }
+}
+
+#[test]
+fn groups_that_show_the_relation_are_asked_and_a_record_alone_is_told_of() {
+    let (facts, heard) = run(PAIRS, REQUIRES, &tickets(30), Script::new());
+    let (alone, pairs): (Vec<Fact>, Vec<Fact>) =
+        facts.into_iter().partition(|fact| fact.members.len() == 1);
+    assert_eq!(heard.texts.iter().map(Vec::len).sum::<usize>(), pairs.len());
+    assert!(
+        pairs
+            .iter()
+            .all(|fact| fact.status == Status::Decided && fact.members.len() == 2)
+    );
+    assert!(!pairs.is_empty());
+    for fact in alone {
+        let told = (fact.status, fact.stage.as_str(), fact.reason.as_deref());
+        let wanted = (Status::Excluded, "unit", Some("no neighbour by similarity"));
+        assert_eq!(told, wanted);
+    }
+}
+
+#[test]
+fn records_that_may_be_widened_are_asked_beside_their_neighbours_and_abstain_without_any() {
+    let unit = "[unit]\nwiden = true\n[group]\nby = \"links\"\npattern = '#(\\d+)\\b'";
+    let (facts, heard) = run(unit, REQUIRES, &tickets(10), Script::new());
+    let asked: Vec<&str> = facts
+        .iter()
+        .filter(|fact| fact.status == Status::Decided)
+        .map(|fact| fact.unit_id.as_str())
+        .collect();
+    assert_eq!(asked, ["1", "4", "6", "9"]);
+    assert_eq!(heard.texts.concat().len(), 4);
+    for fact in &facts {
+        match fact.status {
+            Status::Decided => assert_eq!(fact.members.len(), 1, "{}", fact.unit_id),
+            _ => assert_eq!(
+                fact.reason.as_deref(),
+                Some("lacks relation duplicates: no neighbour")
+            ),
+        }
+    }
+    let first = &heard.texts[0][0];
+    assert!(
+        first.starts_with("title: ") && first.contains("\ntitle of 4: "),
+        "{first}"
+    );
+    assert!(
+        facts[1].evidence[0].field == "title",
+        "the record itself is cited"
+    );
+}
+
+#[test]
+fn adaptive_units_are_records_and_only_uncertain_ones_are_read_again_with_neighbours() {
+    let unit = "[unit]\nkind = \"adaptive\"\n[group]\nby = \"links\"\npattern = '#(\\d+)\\b'";
+    let script = Script::with([(4, Act::Doubt), (5, Act::Doubt)]);
+    let (facts, heard) = run(unit, "", &tickets(10), script);
+    assert_eq!(heard.texts[0].len(), 10, "all are read alone first");
+    assert!(heard.texts[0].iter().all(|text| !text.contains(" of 1:")));
+    assert_eq!(heard.texts[1].len(), 1, "5 has no neighbour, 4 has one");
+    assert!(heard.texts[1][0].contains("\ntitle of 1: "));
+    let steps = |fact: &Fact| -> Vec<(String, String)> {
+        let steps = fact.path.iter();
+        steps
+            .map(|step| (step.stage.clone(), step.outcome.clone()))
+            .collect()
+    };
+    let pair = |stage: &str, outcome: &str| (stage.to_owned(), outcome.to_owned());
+    assert_eq!(steps(&facts[0]), [pair("map", "answered")]);
+    let twice = [pair("map", "answered"), pair("widened", "answered")];
+    assert_eq!(steps(&facts[4]), twice);
+    assert_eq!(facts[4].members.len(), 1);
+    let lonely = [pair("map", "answered"), pair("widened", "no neighbour")];
+    assert_eq!(steps(&facts[5]), lonely);
+    assert_eq!(facts[5].status, Status::Abstained);
+    assert!(
+        facts[5]
+            .reason
+            .as_deref()
+            .unwrap()
+            .starts_with("margin of same")
+    );
+}
+
+#[test]
+fn adaptive_units_whose_question_needs_a_relation_are_widened_at_once_and_asked_once() {
+    let unit = "[unit]\nkind = \"adaptive\"\n[group]\nby = \"links\"\npattern = '#(\\d+)\\b'";
+    let script = Script::with([(4, Act::Doubt)]);
+    let (facts, heard) = run(unit, REQUIRES, &tickets(10), script);
+    assert_eq!(heard.texts.len(), 1, "the same question is not put twice");
+    assert_eq!(heard.texts[0].len(), 4);
+    assert!(
+        heard.texts[0]
+            .iter()
+            .all(|text| text.contains("\ntitle of "))
+    );
+    assert_eq!(facts[4].status, Status::Abstained);
+    assert_eq!(
+        facts[0].reason.as_deref(),
+        Some("lacks relation duplicates: no neighbour")
+    );
+}
+
+#[test]
+fn plans_whose_units_cannot_be_are_refused_with_the_cure() {
+    let group = "[group]\nby = \"similarity\"";
+    let cases = [
+        ("[unit]\nkind = \"group\"", "", "add a [group]"),
+        ("[unit]\nwiden = true", "", "add a [group]"),
+        (group, "", "widen = true, under [unit]"),
+        (
+            "[unit]\nkind = \"field\"\nwiden = true",
+            "",
+            "widen is for records",
+        ),
+        (
+            "[unit]\nkind = \"field\"\nfields = [\"titel\"]",
+            "",
+            "did you mean \"title\"?",
+        ),
+        (
+            "[unit]\nkind = \"group\"\n[group]\nby = \"similar\"",
+            "",
+            "did you mean \"similarity\"?",
+        ),
+        (
+            "[unit]\nkind = \"group\"\n[group]\nby = \"key\"",
+            "",
+            "needs field",
+        ),
+        (
+            "[unit]\nkind = \"group\"\n[group]\nby = \"key\"\nfield = \"a\"\nat_least = 0.1",
+            "",
+            "has no at_least",
+        ),
+        (
+            "[unit]\nkind = \"group\"\n[group]\nby = \"window\"",
+            "",
+            "needs within",
+        ),
+        (
+            "[unit]\nkind = \"group\"\n[group]\nby = \"window\"\nwithin = \"7 apples\"\norder_by = \"a\"",
+            "",
+            "\"90d\" or \"2h\"",
+        ),
+        (
+            "[unit]\nkind = \"group\"\n[group]\nby = \"similarity\"\nwithin = \"1d\"",
+            "",
+            "needs order_by",
+        ),
+        (
+            "[unit]\nkind = \"group\"\n[group]\nby = \"links\"",
+            "",
+            "pattern, which finds them",
+        ),
+        (
+            "[unit]\nkind = \"group\"\n[group]\nby = \"links\"\npattern = '#\\d+'",
+            "",
+            "exactly one group",
+        ),
+        (
+            "[unit]\nkind = \"group\"\n[group]\nby = \"similarity\"\nmembers_max = 3",
+            "",
+            "shape = \"cluster\"",
+        ),
+        (
+            "[unit]\nkind = \"adaptive\"\n[group]\nby = \"similarity\"\nshape = \"pair\"",
+            "",
+            "of kind \"group\"",
+        ),
+        (
+            PAIRS,
+            "requires = [\"order\"]",
+            "duplicates, contradictions",
+        ),
+        (
+            PAIRS,
+            "requires = [\"duplicate\"]",
+            "did you mean \"duplicates\"?",
+        ),
+        (
+            PAIRS,
+            "requires = [\"duplicates\", \"duplicates\"]",
+            "twice",
+        ),
+    ];
+    for (unit, requires, cure) in cases {
+        let error = Plan::parse(&plan_text(unit, requires), "plan.toml").unwrap_err();
+        let told = error.to_string();
+        assert!(
+            told.contains(cure) && told.starts_with("plan.toml:"),
+            "{unit}: {told}"
+        );
+    }
+    let joined =
+        "[[reduce]]\nname = \"all\"\nop = \"components\"\nfield = \"same\"\nlabel = \"yes\"";
+    let error = Plan::parse(&(plan_text("", "") + joined), "plan.toml").unwrap_err();
+    assert!(
+        error.to_string().contains("kind = \"group\" under [unit]"),
+        "{error}"
+    );
+}
+
+#[test]
+fn units_and_required_relations_are_part_of_a_plans_identity() {
+    let hash = |unit: &str, requires: &str| {
+        let plan = Plan::parse(&plan_text(unit, requires), "plan.toml").unwrap();
+        plan.hash()
+    };
+    let near = "[unit]\nkind = \"group\"\n[group]\nby = \"similarity\"";
+    let all = [
+        hash("", ""),
+        hash("", REQUIRES),
+        hash("[unit]\nkind = \"field\"", ""),
+        hash("[unit]\nkind = \"field\"\nfields = [\"body\"]", ""),
+        hash(near, ""),
+        hash(PAIRS, ""),
+        hash(&format!("{near}\nat_least = 0.2"), ""),
+        hash(&format!("{near}\nfields = [\"body\"]"), ""),
+        hash(&format!("{near}\nshape = \"cluster\""), ""),
+        hash(&format!("{near}\norder_by = \"opened\""), ""),
+        hash(
+            &format!("{near}\norder_by = \"opened\"\nwithin = \"1d\""),
+            "",
+        ),
+        hash("[unit]\nwiden = true\n[group]\nby = \"similarity\"", ""),
+        hash(
+            "[unit]\nkind = \"adaptive\"\n[group]\nby = \"similarity\"",
+            "",
+        ),
+    ];
+    let different: std::collections::BTreeSet<String> =
+        all.iter().map(ToString::to_string).collect();
+    assert_eq!(different.len(), all.len());
+    assert_eq!(
+        hash("[unit]\nkind = \"record\"", ""),
+        all[0],
+        "what is said in other words is the same"
+    );
+}
