@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::canonical::Canonical;
 use crate::coverage::Counts;
-use crate::fact::{Cite, Fact, Status};
+use crate::fact::{Cite, Evidence, Fact, Status};
 use crate::fold::Hashes;
 use crate::id::{ContentHash, UnitId};
 use crate::ops::{Partition, Unit};
@@ -244,12 +244,15 @@ fn encode_cite(canonical: &mut Canonical, cite: &Cite) {
         .text(cite.unit_id.as_str())
         .bytes(cite.source_hash.as_bytes());
     match &cite.span {
-        None => canonical.none(),
-        Some(span) => {
-            span.encode(canonical.some());
-            canonical
+        None => {
+            canonical.none();
         }
-    };
+        Some(span) => span.encode(canonical.some()),
+    }
+    // Written only where it is, so that answers over plain records keep their hashes.
+    for span in &cite.also {
+        span.encode(canonical.text("also"));
+    }
 }
 
 fn resolve(cite: &Cite, units: &BTreeMap<&UnitId, &Unit>) -> Result<(), String> {
@@ -261,9 +264,11 @@ fn resolve(cite: &Cite, units: &BTreeMap<&UnitId, &Unit>) -> Result<(), String> 
             cite.source_hash
         ));
     }
-    let Some(span) = &cite.span else {
-        return Ok(());
-    };
+    let mut spans = cite.span.iter().chain(&cite.also);
+    spans.try_for_each(|span| resolve_span(span, unit))
+}
+
+fn resolve_span(span: &Evidence, unit: &Unit) -> Result<(), String> {
     let bytes = text::quote(&unit.record, &span.field, span.start, span.end);
     let place = format!("bytes {}..{} of {}", span.start, span.end, span.field);
     let Some(bytes) = bytes else {

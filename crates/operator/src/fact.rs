@@ -174,6 +174,9 @@ pub struct Cite {
     /// Where in the record, and what stands there.
     #[serde(flatten)]
     pub span: Option<Evidence>,
+    /// Spans in the other records of a unit that was made of several: each side is cited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Evidence>,
 }
 
 /// What is known about one unit; one row of `facts.jsonl`, every column always present.
@@ -292,6 +295,7 @@ impl Fact {
             unit_id: self.unit_id.clone(),
             source_hash: self.source_hash,
             span: self.evidence.first().cloned(),
+            also: self.evidence.iter().skip(1).cloned().collect(),
         }
     }
 

@@ -35,17 +35,15 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
     for claim in &answer.claims {
         line!(out, "* {}", claim.text);
         for cite in claim.cites.iter().take(CITES_SHOWN) {
-            match &cite.span {
-                Some(span) => {
-                    let quote = match &span.quote {
-                        Some(quote) => format!("\"{}\"", shorten(quote)),
-                        None => format!("redacted, {}", &span.quote_hash.to_string()[..12]),
-                    };
-                    line!(out, "    [{}] {}: {quote}", cite.unit_id, span.field);
-                }
-                None => {
-                    line!(out, "    [{}]", cite.unit_id);
-                }
+            for span in cite.span.iter().chain(&cite.also) {
+                let quote = match &span.quote {
+                    Some(quote) => format!("\"{}\"", shorten(quote)),
+                    None => format!("redacted, {}", &span.quote_hash.to_string()[..12]),
+                };
+                line!(out, "    [{}] {}: {quote}", cite.unit_id, span.field);
+            }
+            if cite.span.is_none() {
+                line!(out, "    [{}]", cite.unit_id);
             }
         }
         let hidden = claim

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::answer::CitedAnswer;
-use crate::fact::{Cite, Status};
+use crate::fact::{Cite, Evidence, Status};
 use crate::run::RunUsage;
 
 /// Writes `answer.md`.
@@ -119,17 +119,21 @@ fn write_usage(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std
 
 fn quote(cite: &Cite) -> String {
     let unit = escape(cite.unit_id.as_str());
-    match &cite.span {
+    let quoted = match &cite.span {
         None => format!("`{}` {unit}", short(&cite.source_hash.to_string())),
-        Some(span) => {
-            let quote = match &span.quote {
-                Some(quote) => format!("\"{}\"", escape(quote)),
-                None => format!("redacted, `{}`", short(&span.quote_hash.to_string())),
-            };
-            let (start, end) = (span.start, span.end);
-            format!("{unit}, {} {start}..{end}: {quote}", escape(&span.field))
-        }
-    }
+        Some(span) => format!("{unit}, {}", told(span)),
+    };
+    let also = cite.also.iter().map(|span| format!("; {}", told(span)));
+    quoted + &also.collect::<String>()
+}
+
+fn told(span: &Evidence) -> String {
+    let quote = match &span.quote {
+        Some(quote) => format!("\"{}\"", escape(quote)),
+        None => format!("redacted, `{}`", short(&span.quote_hash.to_string())),
+    };
+    let (start, end) = (span.start, span.end);
+    format!("{} {start}..{end}: {quote}", escape(&span.field))
 }
 
 fn short(hash: &str) -> &str {

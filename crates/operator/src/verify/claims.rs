@@ -64,6 +64,7 @@ fn cite(unit: &UnitRef, leaves: &[Leaf<'_>]) -> Option<Cite> {
         unit_id: fact.unit_id.clone(),
         source_hash: fact.source_hash,
         span: fact.evidence.first().cloned(),
+        also: fact.evidence.iter().skip(1).cloned().collect(),
     })
 }
 

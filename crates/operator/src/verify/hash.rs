@@ -266,6 +266,9 @@ pub(super) fn answer(answer: &CitedAnswer) -> ContentHash {
                 }
                 Some(evidence) => span(text.some(), evidence),
             }
+            for evidence in &cite.also {
+                span(text.text("also"), evidence);
+            }
         }
     }
     ContentHash::of(&text)

@@ -279,9 +279,10 @@ fn check_cite(cite: &Cite, members: &[UnitId], registry: &Registry) -> Option<St
             "its source_hash is {found}, its record hashes to {right}"
         ));
     }
-    let span = cite.span.as_ref()?;
+    let mut spans = cite.span.iter().chain(&cite.also).peekable();
+    spans.peek()?;
     match &known.fields {
-        Some(fields) => check_span(span, fields),
+        Some(fields) => spans.find_map(|span| check_span(span, fields)),
         None => Some("is quoted, its record cannot be read".to_owned()),
     }
 }

@@ -134,6 +134,14 @@ fn a_change_of_one_record_changes_the_hashes_of_its_own_units_alone() {
     }
 }
 
+/// A record is read again without the lines before it, so that its place is told in another way.
+fn without_place(mut unit: Unit) -> Unit {
+    let mut record = operator::record::Record::clone(&unit.record);
+    record.place.clear();
+    unit.record = record.into();
+    unit
+}
+
 #[test]
 fn a_unit_that_is_read_again_is_the_one_that_was_handed_out_from_memory_and_from_a_file() {
     let home = tempfile::tempdir().unwrap();
@@ -151,7 +159,11 @@ fn a_unit_that_is_read_again_is_the_one_that_was_handed_out_from_memory_and_from
             let (Placed::Unit(unit, place), Placed::Unit(other, _)) = (placed, other) else {
                 panic!("{kind}: all can be read");
             };
-            assert_eq!(units.read(place).unwrap(), unit, "{kind}");
+            assert_eq!(
+                without_place(units.read(place).unwrap()),
+                without_place(unit.clone()),
+                "{kind}"
+            );
             assert_eq!(
                 (unit.id, unit.source_hash),
                 (other.id, other.source_hash),

@@ -169,3 +169,39 @@ fn a_neighbour_that_was_changed_after_the_run_is_found_at_the_units_that_saw_it(
         "{found:?}"
     );
 }
+
+#[test]
+fn a_claim_about_pairs_cites_both_sides_of_each() {
+    let records = tickets(30);
+    let home = tempfile::tempdir().unwrap();
+    let run = recorded(home.path(), &plan(PAIRS, "first_line"), &records);
+    let answer = run_directory::read_answer(&run).unwrap();
+    let cites: Vec<_> = answer
+        .claims
+        .iter()
+        .flat_map(|claim| &claim.cites)
+        .collect();
+    assert!(!cites.is_empty());
+    for cite in cites {
+        let spans = cite.span.iter().chain(&cite.also);
+        let sides: Vec<&str> = spans
+            .map(|span| span.field.split_once(" of ").unwrap().1)
+            .collect();
+        assert_eq!(sides.join("+"), cite.unit_id.as_str());
+    }
+    let page = std::fs::read_to_string(run.join("answer.md")).unwrap();
+    let first = &answer.claims[0].cites[0];
+    assert!(
+        page.contains(&format!("; {} ", first.also[0].field)),
+        "{page}"
+    );
+    let file = run.join("answer.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let other = first.also[0].quote_hash.to_string();
+    std::fs::write(&file, text.replacen(&other, &"0".repeat(64), 1)).unwrap();
+    let found = findings(&run);
+    assert!(
+        found.iter().any(|f| f.starts_with("claim yes: cites")),
+        "{found:?}"
+    );
+}

@@ -22,7 +22,7 @@ impl Draw {
 /// and the words stand in another order.
 fn planted(pairs: usize, strangers: usize) -> (Vec<Value>, BTreeSet<String>) {
     let mut draw = Draw(0x9e37_79b9_7f4a_7c15);
-    let mut text = |draw: &mut Draw| -> Vec<String> {
+    let text = |draw: &mut Draw| -> Vec<String> {
         (0..30)
             .map(|_| format!("word{}", draw.below(600)))
             .collect()
