@@ -25,8 +25,10 @@ pub struct UnitExplanation {
     pub ordinal: u32,
     /// The source as the run read it.
     pub source: String,
-    /// Hash of its record.
+    /// Hash of its record, or of all that it was made of.
     pub source_hash: ContentHash,
+    /// The records that it was made of, or that stood beside it.
+    pub members: Vec<UnitId>,
     /// How it ended.
     pub status: Status,
     /// Where it ended.
@@ -115,6 +117,7 @@ pub fn explain_unit(run: &RecordedRun, fact: &Fact) -> UnitExplanation {
         ordinal: fact.ordinal,
         source: run.answer.source.path.clone(),
         source_hash: fact.source_hash,
+        members: fact.members.clone(),
         status: fact.status,
         stage: fact.stage.clone(),
         reason: fact.reason.clone(),
@@ -174,6 +177,9 @@ fn tell(fact: &Fact) -> String {
                 (None, false) => String::from("answered"),
             };
             format!("{who} {how}, and every field was sure enough to count")
+        }
+        (Status::Abstained, _) if fact.backend.is_none() => {
+            format!("it was not asked, for it would have been a guess: {reason}")
         }
         (Status::Abstained, _) => format!(
             "it was answered, but too uncertainly to count; its values stand here for the reader \

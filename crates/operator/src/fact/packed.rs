@@ -290,7 +290,7 @@ impl<'a> Row<'a> {
             fact.columns.insert(column, value);
         }
         for _ in 0..row.number()? {
-            fact.members.push(UnitId::new(&row.text()?));
+            fact.members.push(UnitId::new(row.text()?));
         }
         for _ in 0..row.number()? {
             fact.path.push(row.step(names)?);

@@ -147,9 +147,14 @@ pub fn first_lines(
     let mut evidence = Vec::new();
     for line in &shown.lines {
         let of = member(line);
-        // What stands beside a record is not what is judged.
-        let beside = unit.kind == UnitKind::Widened && of.is_some();
-        if !beside && !cited.contains(&of) && !(named.is_some() && unit.kind != UnitKind::Group) {
+        // What stands beside a record is not what is judged; a record by itself is cited once.
+        let judged = match unit.kind {
+            UnitKind::Group => true,
+            UnitKind::Record | UnitKind::Field | UnitKind::Widened => {
+                of.is_none() && named.is_none()
+            }
+        };
+        if judged && !cited.contains(&of) {
             cited.push(of);
             evidence.extend(quote(unit, line, None));
         }

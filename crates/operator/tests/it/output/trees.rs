@@ -170,7 +170,7 @@ fn equal_facts_give_equal_trees_whatever_happened_before() {
     );
     assert_eq!(
         golden.provenance_hash.to_string(),
-        "0ef7019b357dad4821bfba2050403d945512ebdbd3901044d7a47f2f5f0943b0"
+        "81cfc6ab9ea240405d8f44c99142055f5cbbcfa1f81a07297a339c3698ea60b4"
     );
 }
 

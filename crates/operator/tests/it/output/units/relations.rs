@@ -301,3 +301,66 @@ fn units_and_required_relations_are_part_of_a_plans_identity() {
         "what is said in other words is the same"
     );
 }
+
+#[test]
+fn a_chronology_is_asked_of_members_in_the_order_of_time_and_refused_where_nothing_orders_them() {
+    let by_key = "[unit]\nkind = \"group\"\n[group]\nby = \"key\"\nfield = \"component\"\nshape = \"cluster\"";
+    let order = "requires = [\"order\"]";
+    let refused = Plan::parse(&plan_text(by_key, order), "plan.toml").unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("duplicates, contradictions, ranking"),
+        "{refused}"
+    );
+    let mut records = tickets(24);
+    records.reverse();
+    let ordered = format!("{by_key}\norder_by = \"opened\"");
+    let (facts, heard) = run(&ordered, order, &records, Script::new());
+    let texts = heard.texts.concat();
+    assert_eq!(
+        texts.len(),
+        facts
+            .iter()
+            .filter(|fact| fact.status == Status::Decided)
+            .count()
+    );
+    assert!(texts.len() >= 4);
+    let opened = |id: &str| {
+        let record = records
+            .iter()
+            .find(|record| record["number"].to_string() == id);
+        record.unwrap()["opened"].as_str().unwrap().to_owned()
+    };
+    for text in texts {
+        let heads = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("title of "));
+        let ids: Vec<&str> = heads.map(|head| head.split(':').next().unwrap()).collect();
+        let times: Vec<String> = ids.iter().map(|id| opened(id)).collect();
+        assert!(ids.len() > 1 && times.is_sorted(), "{ids:?}: {times:?}");
+    }
+}
+
+#[test]
+fn contradictions_are_asked_of_pairs_and_counted_by_label() {
+    let (facts, _) = run(
+        PAIRS,
+        "requires = [\"contradictions\"]",
+        &tickets(30),
+        Script::new(),
+    );
+    let decided: Vec<&Fact> = facts
+        .iter()
+        .filter(|fact| fact.status == Status::Decided)
+        .collect();
+    assert!(!decided.is_empty());
+    for fact in decided {
+        assert_eq!(
+            (fact.members.len(), fact.evidence.len()),
+            (2, 2),
+            "{}",
+            fact.unit_id
+        );
+    }
+}
