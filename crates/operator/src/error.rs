@@ -16,6 +16,17 @@ pub enum OperatorError {
         /// The stage.
         stage: String,
     },
+    /// No record can be put in order.
+    #[error(
+        "{path}: no record has a date or a whole number in {field:?}, by which the plan's [group] orders \
+         them; name another field as order_by"
+    )]
+    NoTime {
+        /// The input file.
+        path: String,
+        /// The field.
+        field: String,
+    },
     /// A plan makes more units of its records than can be numbered.
     #[error(
         "{path}: its records make more units than 32 bits number; name fewer fields, or neighbours"

@@ -107,6 +107,13 @@ fn collect<T>(
         }
         Ok(())
     })?;
+    let timeless = marked.iter().all(|(entry, _)| entry.time.is_none());
+    if let (Some(field), true, false) = (&group.order_by, timeless, marked.is_empty()) {
+        return Err(OperatorError::NoTime {
+            path: units.source().path.clone(),
+            field: field.clone(),
+        });
+    }
     marked.sort_unstable_by(|(a, _), (b, _)| by_id(a.id.as_str(), b.id.as_str()));
     Ok((marked, bad))
 }

@@ -184,7 +184,7 @@ fn check_ordinals(path: &str, records: &[Record], bad: &[BadRecord]) -> Result<(
     Ok(())
 }
 
-/// Which of the plan's text fields some record has.
+/// Which of the fields that the plan reads or compares some record has.
 pub(super) struct TextFields<'p> {
     missing: Vec<&'p str>,
     /// Fields of the first record.
@@ -193,9 +193,10 @@ pub(super) struct TextFields<'p> {
 
 impl<'p> TextFields<'p> {
     pub(super) fn new(plan: &'p Plan) -> Self {
-        let fields = plan.input.text.iter();
+        let fields = plan.input.text.iter().map(|text| text.field.as_str());
+        let group = plan.unit.group.iter().flat_map(|group| group.fields());
         Self {
-            missing: fields.map(|text| text.field.as_str()).collect(),
+            missing: fields.chain(group).collect(),
             known: None,
         }
     }

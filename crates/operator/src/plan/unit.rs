@@ -170,6 +170,20 @@ impl GroupPlan {
     }
 }
 
+impl GroupPlan {
+    /// The fields of records by which neighbours are found and ordered.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        let (many, one): (&[String], Option<&String>) = match &self.by {
+            Nearness::Similarity { fields, .. } => (fields, None),
+            Nearness::Key { field } => (&[], Some(field)),
+            Nearness::Links { field, .. } => (&[], field.as_ref()),
+            Nearness::Window { .. } => (&[], None),
+        };
+        let order_by = self.order_by.as_ref();
+        many.iter().chain(one).chain(order_by).map(String::as_str)
+    }
+}
+
 /// What makes two records neighbours.
 #[derive(Debug, Clone)]
 pub enum Nearness {

@@ -262,6 +262,30 @@ fn links_make_pairs_in_both_directions_and_only_of_records_that_are_there() {
     assert_eq!(pairs, ["1+4", "4+7", "6+9", "7+9"]);
 }
 
+#[test]
+fn a_field_that_no_record_has_and_a_time_that_is_none_are_told_of_before_anything_is_asked() {
+    let text = lines(&tickets(5));
+    let refused = |unit: &str| {
+        let plan = plan(unit);
+        let (source, records, bad) =
+            operator::record::read_bytes("tickets.jsonl", text.as_bytes(), None).unwrap();
+        let partition = operator::ops::partition(&plan, source, records, bad);
+        let arranged = partition.and_then(|units| group::arrange(&plan, &units).map(|_| ()));
+        arranged.unwrap_err().to_string()
+    };
+    let by_key = "[unit]\nkind = \"group\"\n[group]\nby = \"key\"\nfield = ";
+    let told = refused(&format!("{by_key}\"komponent\""));
+    assert!(
+        told.contains("\"komponent\"") && told.contains("component"),
+        "{told}"
+    );
+    let told = refused(&format!("{by_key}\"component\"\norder_by = \"title\""));
+    assert!(
+        told.contains("\"title\"") && told.contains("order_by"),
+        "{told}"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 

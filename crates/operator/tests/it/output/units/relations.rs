@@ -364,3 +364,25 @@ fn contradictions_are_asked_of_pairs_and_counted_by_label() {
         );
     }
 }
+
+#[test]
+fn a_further_pass_widens_what_is_unclear_within_its_budget_and_the_rest_stands() {
+    let unit = "[unit]\nkind = \"adaptive\"\n[group]\nby = \"links\"\npattern = '#(\\d+)\\b'";
+    let stages = "\n[[pass]]\nname = \"look\"\nunits_max = 1\n\n[[stage]]\nname = \"first\"\nop = \"map\"\n\n\
+                  [[stage]]\nname = \"beside\"\nop = \"map\"\npass = \"look\"\nwiden = true\n\
+                  when = { margin_below = { same = 0.05 } }\n";
+    let plan = Plan::parse(&(plan_text(unit, "") + stages), "plan.toml").unwrap();
+    let mut heard = Heard {
+        script: Script::with([(4, Act::Doubt), (6, Act::Doubt)]),
+        texts: Vec::new(),
+    };
+    let partition = read(&plan, &lines(&tickets(10)));
+    let (outcome, _) = run_with(&plan, &partition, &mut heard, Setup::default()).unwrap();
+    assert_eq!(heard.script.asked_last(), ["4"], "the pass takes one");
+    assert!(heard.texts[1][0].contains("\ntitle of 1: "));
+    let members = |id: usize| outcome.facts[id].members.len();
+    assert_eq!((members(4), members(6)), (1, 0));
+    assert_eq!(outcome.facts[6].path.len(), 1);
+    let plain = Plan::parse(&(plan_text("", "") + stages), "plan.toml").unwrap_err();
+    assert!(plain.to_string().contains("kind = \"adaptive\""), "{plain}");
+}
