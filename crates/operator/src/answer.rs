@@ -54,7 +54,7 @@ pub struct AnswerSource {
     pub path: String,
     /// Hash of its bytes.
     pub hash: ContentHash,
-    /// Records in it, unreadable ones included.
+    /// Units that the plan makes of it, unreadable records included: its records, where it says nothing else.
     pub records: u64,
 }
 

@@ -74,7 +74,7 @@ pub struct Manifest {
     pub plan_text: String,
     /// The input.
     pub input: SourceArtifact,
-    /// Records in the input, unreadable ones included.
+    /// Units that the plan makes of the input, unreadable records included.
     pub records: u64,
     /// Who answers.
     pub backend: AnswerBackend,

@@ -1,7 +1,7 @@
 //! Checks a folded answer against its facts and records, without any code that made it.
 //!
 //! ```text
-//! facts.rs, sources.rs, fields.rs,
+//! facts.rs, units.rs, sources.rs, fields.rs,
 //!   arranged.rs                      every fact, against the plan and its record or records
 //! shape.rs, states.rs, derive.rs     every node, described again from the facts below it
 //! spec.rs, hash.rs                   every hash, from its documented encoding
@@ -43,6 +43,7 @@ mod sources;
 mod spec;
 mod states;
 mod summaries;
+mod units;
 mod witness;
 mod wording;
 

@@ -329,7 +329,7 @@ fn a_chronology_is_asked_of_members_in_the_order_of_time_and_refused_where_nothi
     let opened = |id: &str| {
         let record = records
             .iter()
-            .find(|record| record["number"].to_string() == id);
+            .find(|record| record["number"] == id.parse::<u64>().unwrap());
         record.unwrap()["opened"].as_str().unwrap().to_owned()
     };
     for text in texts {
