@@ -159,6 +159,8 @@ impl CitedAnswer {
 
     /// Checks the answer against the records; returns every problem found, each naming its place.
     ///
+    /// Knows units that are records; an answer over others is checked by [`crate::verify`].
+    ///
     /// Checked: the hash, that statuses add up, that `complete` says what the counts say, and that
     /// each cited unit exists, has the cited hash and holds the quote at the cited bytes.
     pub fn verify(&self, partition: &Partition) -> Vec<String> {

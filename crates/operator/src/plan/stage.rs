@@ -282,7 +282,7 @@ impl Plan {
         };
         let questions = super::wording::questions(&fields, evidence);
         Some(Turn {
-            rubric: super::wording::rubric(task, &fields, evidence, &questions),
+            rubric: super::wording::rubric(&self.unit, task, &fields, evidence, &questions),
             questions,
             fields,
             evidence,
