@@ -2,6 +2,7 @@
 
 mod coverage;
 mod evidence;
+mod plans;
 mod relations;
 mod same;
 mod similarity;

@@ -97,7 +97,7 @@ fn runs_over_units_of_every_kind_are_verified() {
 #[test]
 fn what_is_changed_in_a_run_over_groups_is_found_and_named() {
     type Change = fn(&mut Vec<Fact>);
-    let cases: [(&str, &str, Change); 5] = [
+    let cases: [(&str, &str, Change); 6] = [
         ("another member", "its members are", |facts| {
             facts[0].members[1] = operator::id::UnitId::new("29");
         }),
@@ -122,6 +122,15 @@ fn what_is_changed_in_a_run_over_groups_is_found_and_named() {
                 (alone.status, alone.stage) = (Status::Decided, answered.stage);
                 (alone.values, alone.reason) = (answered.values, None);
                 alone.backend = answered.backend;
+            },
+        ),
+        (
+            "a relation that nobody needs",
+            "and the plan's units lack []",
+            |facts| {
+                facts[0].status = Status::Abstained;
+                facts[0].reason = Some(String::from("lacks relation duplicates"));
+                facts[0].values.clear();
             },
         ),
         ("a unit that is left out", "has no fact", |facts| {
