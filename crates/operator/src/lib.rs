@@ -22,6 +22,8 @@
 
 pub mod answer;
 pub mod audit;
+pub mod breaker;
+pub mod canary;
 pub mod canonical;
 pub mod column;
 pub mod compose;

@@ -19,6 +19,8 @@
 //! outliers_max = 64        # 1 to 4096
 //! ```
 
+mod audit;
+mod canary;
 mod check;
 mod file;
 mod hash;
@@ -38,6 +40,8 @@ use crate::error::OperatorError;
 use crate::predicate::Predicate;
 use crate::record::Format;
 
+pub use audit::{AuditSpec, Auditor, Unknown};
+pub use canary::{Abstention, CanarySpec, InlineCanary};
 pub use operation::{
     ColumnRef, Filter, JoinKind, JoinSide, KeySource, Measure, Operation, Order, Reduce,
 };
@@ -88,6 +92,10 @@ pub struct Plan {
     pub stages: Vec<Stage>,
     /// Further passes, in order, each with a smaller budget than the one before.
     pub passes: Vec<PassSpec>,
+    /// Records with known answers that are planted among the others.
+    pub canary: Option<CanarySpec>,
+    /// How what was not found is sampled and read again.
+    pub audit: Option<AuditSpec>,
     /// Limits of a run.
     pub budget: Budget,
     /// Whether the file names its stages.
@@ -170,6 +178,8 @@ pub struct Prefilter {
     pub reason: String,
     /// With [`Action::Decide`]: a label for every field; otherwise empty.
     pub set: BTreeMap<String, String>,
+    /// Which of the units that it settles lie near its boundary, for the audit.
+    pub near: Option<Predicate>,
 }
 
 /// What happens to a unit that a prefilter matches.
@@ -314,10 +324,25 @@ impl Plan {
 
     /// The input file, resolved against the plan file's directory.
     pub fn input_path(&self) -> Option<PathBuf> {
-        let relative = self.input.path.as_ref()?;
-        Some(match Path::new(&self.path).parent() {
+        Some(self.beside(self.input.path.as_ref()?))
+    }
+
+    /// A file that the plan names, resolved against the plan file's directory.
+    pub fn beside(&self, relative: &Path) -> PathBuf {
+        match Path::new(&self.path).parent() {
             Some(directory) => directory.join(relative),
-            None => relative.clone(),
-        })
+            None => relative.to_owned(),
+        }
+    }
+
+    /// Checks what a canary's record says that it must get: labels by field or selector.
+    ///
+    /// # Errors
+    /// What is wrong, for a person.
+    pub fn check_expected(
+        &self,
+        given: &serde_json::Value,
+    ) -> Result<BTreeMap<String, String>, String> {
+        check::check_expected(given, &self.fields, &self.stages)
     }
 }

@@ -8,6 +8,8 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::audit::AuditFile;
+use super::canary::CanaryFile;
 use super::locate::plan_error;
 use super::stage_file::{PassFile, StageFile};
 use super::{Action, Budget, ClipPolicy, EvidenceMode, FoldKey, JoinKind, Label, Order};
@@ -38,6 +40,8 @@ pub(super) struct PlanFile {
     pub(super) stage: Vec<Spanned<StageFile>>,
     #[serde(default)]
     pub(super) pass: Vec<Spanned<PassFile>>,
+    pub(super) canary: Option<Spanned<CanaryFile>>,
+    pub(super) audit: Option<Spanned<AuditFile>>,
     #[serde(default)]
     pub(super) budget: Budget,
 }
@@ -68,6 +72,7 @@ pub(super) struct PrefilterFile {
     pub(super) when: Spanned<PredicateSpec>,
     pub(super) action: Action,
     pub(super) reason: Option<String>,
+    pub(super) near: Option<Spanned<PredicateSpec>>,
     #[serde(default)]
     pub(super) set: BTreeMap<String, Spanned<LabelText>>,
 }

@@ -44,6 +44,12 @@ impl Plan {
         if self.staged {
             encode_stages(&mut canonical, &self.stages);
         }
+        if let Some(canary) = &self.canary {
+            canary.encode(&mut canonical);
+        }
+        if let Some(audit) = &self.audit {
+            audit.encode(&mut canonical);
+        }
         ContentHash::of(&canonical)
     }
 }
@@ -137,6 +143,9 @@ fn encode_prefilter(canonical: &mut Canonical, prefilter: &Prefilter) {
     canonical.text(&prefilter.reason).map(prefilter.set.len());
     for (field, label) in &prefilter.set {
         canonical.text(field).text(label);
+    }
+    if let Some(near) = &prefilter.near {
+        near.encode(canonical.text("near"));
     }
 }
 

@@ -285,7 +285,15 @@ fn check_mapped(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
             }
         }
         Status::Errored => {
-            let kinds = ["too_large", "schema", "truncated", "backend", "malformed"];
+            let kinds = [
+                "too_large",
+                "schema",
+                "truncated",
+                "backend",
+                "malformed",
+                "transport",
+                "denied",
+            ];
             let reason = fact.reason.as_deref().unwrap_or_default();
             if !kinds
                 .iter()

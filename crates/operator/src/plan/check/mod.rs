@@ -1,5 +1,7 @@
 //! What makes a plan valid; every mistake is named, placed and comes with its cure.
 
+mod audit;
+mod canary;
 mod column;
 mod compound;
 mod field;
@@ -21,6 +23,8 @@ use super::locate::plan_error;
 use super::{EVIDENCE_FIELD, FoldSettings, ID_KEY, PLAN_VERSION, Plan, Reduce};
 use crate::error::OperatorError;
 use names::Names;
+
+pub(super) use canary::check_expected;
 
 /// A mistake and where it is.
 type Fault = (Range<usize>, String);
@@ -74,6 +78,14 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
             tools: &[],
         },
     )?;
+    let canary = match &file.canary {
+        Some(canary) => Some(canary::canary(canary, &fields, &stages)?),
+        None => None,
+    };
+    let audit = match &file.audit {
+        Some(audit) => Some(audit::audit(audit, &fields)?),
+        None => None,
+    };
     Ok(Plan {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -88,6 +100,8 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         reduces,
         stages,
         passes,
+        canary,
+        audit,
         staged: !file.stage.is_empty(),
         budget: file.budget,
     })

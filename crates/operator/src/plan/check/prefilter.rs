@@ -50,12 +50,24 @@ pub(super) fn prefilter(
         .as_deref()
         .map_or(name.as_str(), str::trim)
         .to_owned();
+    let near = match &file.near {
+        Some(_) if file.action == Action::Keep => {
+            let problem = "has a near, which only filters that settle units may have";
+            return Err(fault(format!("prefilter {name:?} {problem}")));
+        }
+        Some(near) => Some(predicate::compile(near).map_err(|fault| {
+            let problem = format!("near of prefilter {name:?}: {}", fault.problem);
+            (fault.span, problem)
+        })?),
+        None => None,
+    };
     Ok(Prefilter {
         name: name.clone(),
         when,
         action: file.action,
         reason,
         set,
+        near,
     })
 }
 
