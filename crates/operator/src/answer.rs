@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::breaker::Trip;
 use crate::canonical::Canonical;
 use crate::coverage::Counts;
 use crate::fact::{Cite, Fact, Status};
@@ -126,6 +127,29 @@ pub struct CitedAnswer {
     pub coverage_by_reason: Vec<ReasonCount>,
     /// The statements, in plan order.
     pub claims: Vec<Claim>,
+    /// Why nothing here may be taken for a fact; absent where no breaker opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
+}
+
+/// What an open breaker left: facts that are kept for inquiry and are not to be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quarantine {
+    /// Which breaker, and what it saw.
+    pub trip: Trip,
+    /// The same for a person; every claim is refused for it.
+    pub reason: String,
+}
+
+impl Quarantine {
+    /// The quarantine that a breaker puts a run under.
+    pub fn of(trip: &Trip) -> Self {
+        Self {
+            trip: trip.clone(),
+            reason: trip.to_string(),
+        }
+    }
 }
 
 impl CitedAnswer {
@@ -153,6 +177,9 @@ impl CitedAnswer {
             for cite in &claim.cites {
                 encode_cite(&mut canonical, cite);
             }
+        }
+        if let Some(quarantine) = &self.quarantine {
+            canonical.text("quarantine").text(&quarantine.reason);
         }
         ContentHash::of(&canonical)
     }

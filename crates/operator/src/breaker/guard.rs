@@ -11,6 +11,7 @@ use super::{EProcess, TransportBreaker, Trip};
 use crate::canary::{self, Canaries, Draw, Planted, Verdict};
 use crate::compose::Compose;
 use crate::error::OperatorError;
+use crate::event::Event;
 use crate::id::ContentHash;
 use crate::infer::{
     BackendIdentity, Completion, Infer, InferError, InferJob, JobUsage, Labels, UnitOutcome,
@@ -37,6 +38,21 @@ pub struct CanaryResult {
     pub misses: u64,
     /// Evidence against the rubric so far, in nano-nats.
     pub evidence_nano: i64,
+}
+
+impl From<CanaryResult> for Event {
+    fn from(result: CanaryResult) -> Self {
+        Self::Canary {
+            place: result.place,
+            rubric: result.rubric,
+            verdict: result.verdict,
+            got: result.got,
+            expected: result.expected,
+            judged: result.judged,
+            misses: result.misses,
+            evidence_nano: result.evidence_nano,
+        }
+    }
 }
 
 /// What is known under one rubric.
@@ -242,19 +258,6 @@ impl Guarded<'_, '_> {
     /// Takes what became of the canaries since this was last asked.
     pub fn take_results(&mut self) -> Vec<CanaryResult> {
         self.guard.take_results()
-    }
-
-    /// Asks the next canaries of a rubric without any unit, as where all answers are remembered but
-    /// not yet trusted.
-    ///
-    /// # Errors
-    /// As `infer`.
-    pub fn ask_alone(&mut self, job: InferJob<'_>) -> Result<JobUsage, InferError> {
-        assert!(
-            job.units.is_empty(),
-            "canaries are asked alone or among units"
-        );
-        self.infer(job, &mut |_| ())
     }
 }
 

@@ -14,7 +14,10 @@ mod summaries;
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, count_reasons};
+use crate::answer::{
+    ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, Claim, Quarantine, count_reasons,
+};
+use crate::breaker::{Guard, Guarded, Trip};
 use crate::compose::ComposeUsage;
 use crate::error::OperatorError;
 use crate::event::{Event, EventSink};
@@ -24,7 +27,7 @@ use crate::infer::{BackendIdentity, CancelFlag, FailReason, Infer, InferError, J
 use crate::ops::{BadUnit, Kept, Partition, Placed, Route, Unit, Units, map, prefilter};
 use crate::plan::{EvidenceMode, Plan, Stage};
 use crate::run_directory::RunDirectory;
-use crate::store::Store;
+use crate::store::{Store, Withheld};
 use crate::text;
 
 use asking::Spent;
@@ -45,13 +48,16 @@ pub struct RunOptions<'a> {
     pub larger: Option<&'a mut dyn Infer>,
 }
 
-/// Who is asked.
+/// Who is asked, and what stands between.
 struct Backends<'b> {
     main: &'b mut dyn Infer,
     larger: Option<&'b mut dyn Infer>,
+    guard: Guard<'b>,
+    /// The store, where answers are not trusted before the canaries are.
+    withheld: Option<&'b Withheld<'b>>,
 }
 
-impl Backends<'_> {
+impl<'b> Backends<'b> {
     /// The backend that a stage asks.
     fn of(&mut self, stage: &Stage) -> Result<&mut dyn Infer, OperatorError> {
         match (&mut self.larger, stage.larger()) {
@@ -61,6 +67,20 @@ impl Backends<'_> {
                 stage: stage.name.clone(),
             }),
         }
+    }
+
+    /// The same backend behind the guard.
+    fn watch(&mut self, stage: &Stage) -> Result<Guarded<'_, 'b>, OperatorError> {
+        let infer: &mut dyn Infer = match (&mut self.larger, stage.larger()) {
+            (_, false) => self.main,
+            (Some(larger), true) => *larger,
+            (None, true) => {
+                return Err(OperatorError::NoLargerModel {
+                    stage: stage.name.clone(),
+                });
+            }
+        };
+        Ok(self.guard.watch(infer))
     }
 
     /// Whether any of them replays or scripts its answers.
@@ -107,6 +127,8 @@ pub struct RunOutcome<F = Vec<Fact>> {
     pub usage: RunUsage,
     /// Why the backend stopped before the end, when it did; the units left are not run.
     pub backend_failure: Option<InferError>,
+    /// Why a breaker opened, if one did: the answer then states nothing.
+    pub trip: Option<Trip>,
 }
 
 /// Runs a plan over a partition and hands all facts out.
@@ -128,6 +150,7 @@ pub fn run(
         answer: outcome.answer,
         usage: outcome.usage,
         backend_failure: outcome.backend_failure,
+        trip: outcome.trip,
     })
 }
 
@@ -151,17 +174,24 @@ pub fn run_over(
     events: &mut dyn EventSink,
     directory: Option<&mut RunDirectory>,
 ) -> Result<RunOutcome<Facts>, OperatorError> {
+    let trusted = store.filter(|_| !infer.identity().simulated);
+    let withheld = trusted.filter(|_| plan.canary.is_some()).map(Withheld::new);
+    let store = match &withheld {
+        Some(withheld) => Some(withheld as &dyn Store),
+        None => trusted,
+    };
     let mut backends = Backends {
         main: infer,
         larger: match options.larger {
             Some(larger) => Some(larger),
             None => None,
         },
+        guard: Guard::new(plan, units.source().hash)?,
+        withheld: withheld.as_ref(),
     };
     backends.suffice(plan)?;
     let identity = backends.main.identity().clone();
     let simulated = backends.simulated();
-    let store = store.filter(|_| !identity.simulated);
     let records = u64::from(units.len());
     let started_us = (options.clock)();
     let mut pass = Pass {
@@ -198,8 +228,18 @@ pub fn run_over(
     let kept = pass.filter()?;
     let flights = kept.into_iter().map(Flight::new).collect();
     let backend_failure = pass.go(flights, &mut backends, store)?;
+    let trip = backends.guard.trip().cloned();
+    let stopped = backend_failure.is_some() || options.cancel.is_cancelled();
+    if let Some(withheld) = &withheld {
+        match &trip {
+            Some(trip) if trip.taints() => withheld.discard()?,
+            None if !stopped => withheld.release()?,
+            // Nothing speaks against the answers, and not all for them: the next run decides.
+            _ => {}
+        }
+    }
     let broken = backend_failure.is_some();
-    let answer = pass.answer(backends.main, broken, store)?;
+    let answer = pass.answer(backends.main, broken, trip.as_ref(), trusted)?;
     pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
     pass.journal.log(Event::RunFinished {
         coverage: answer.coverage,
@@ -220,6 +260,7 @@ pub fn run_over(
         answer,
         usage,
         backend_failure,
+        trip,
     })
 }
 
@@ -345,8 +386,11 @@ impl<'a> Pass<'a, '_> {
         &mut self,
         infer: &mut dyn Infer,
         broken: bool,
+        trip: Option<&Trip>,
         store: Option<&dyn Store>,
     ) -> Result<CitedAnswer, OperatorError> {
+        // What an open breaker leaves is not remembered.
+        let store = store.filter(|_| trip.is_none());
         let (source, records) = (self.units.source(), u64::from(self.units.len()));
         if let Some(ordinal) = self.facts.missing() {
             return Err(OperatorError::CoverageMismatch {
@@ -361,7 +405,10 @@ impl<'a> Pass<'a, '_> {
             work: folded.reduction.work,
             root: folded.reduction.root.as_ref().map(|root| root.hashes),
         })?;
-        let claims = self.summarise(&folded.reduction, infer, broken, store)?;
+        let claims = match trip {
+            Some(trip) => quarantine(self.plan, trip),
+            None => self.summarise(&folded.reduction, infer, broken, store)?,
+        };
         let counts = folded.reduction.counts;
         let mut answer = CitedAnswer {
             version: ANSWER_VERSION,
@@ -384,6 +431,7 @@ impl<'a> Pass<'a, '_> {
             coverage: counts,
             coverage_by_reason: count_reasons(self.facts.iter()),
             claims,
+            quarantine: trip.map(Quarantine::of),
         };
         answer.result_hash = answer.hash_result();
         Ok(answer)
@@ -400,6 +448,20 @@ impl<'a> Pass<'a, '_> {
             .into_iter()
             .collect()
     }
+}
+
+/// One refused claim per reduction: nothing that an open breaker left is stated as a fact.
+fn quarantine(plan: &Plan, trip: &Trip) -> Vec<Claim> {
+    let refused = trip.to_string();
+    let claim = |reduce: &crate::plan::Reduce| Claim {
+        name: reduce.name.clone(),
+        text: format!("{} is not answered: {refused}", reduce.name),
+        value: serde_json::Value::Null,
+        refused: Some(refused.clone()),
+        cites: Vec::new(),
+        cites_total: 0,
+    };
+    plan.reduces.iter().map(claim).collect()
 }
 
 fn unreadable(bad: &BadUnit) -> Fact {

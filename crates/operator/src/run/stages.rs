@@ -45,9 +45,10 @@ impl Pass<'_, '_> {
                 StageOp::Tool(_) => unreachable!("a plan cannot declare a tool yet"),
             }
         }
+        let over = self.spent.over.clone();
         let reason = match &failure {
-            Some(error) => causes(error),
-            None => self.spent.over.unwrap_or("cancelled").to_owned(),
+            Some(error) if backends.guard.trip().is_none() => causes(error),
+            _ => over.unwrap_or_else(|| String::from("cancelled")),
         };
         flights.sort_unstable_by_key(Flight::ordinal);
         for flight in flights {

@@ -245,5 +245,8 @@ pub(super) fn answer(answer: &CitedAnswer) -> ContentHash {
             }
         }
     }
+    if let Some(quarantine) = &answer.quarantine {
+        text.text("quarantine").text(&quarantine.reason);
+    }
     ContentHash::of(&text)
 }
