@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::audit::AuditReport;
 use crate::breaker::Trip;
 use crate::canonical::Canonical;
 use crate::coverage::Counts;
@@ -127,6 +128,9 @@ pub struct CitedAnswer {
     pub coverage_by_reason: Vec<ReasonCount>,
     /// The statements, in plan order.
     pub claims: Vec<Claim>,
+    /// What was found in a sample of what had not been; absent where the plan asks for no audit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditReport>,
     /// Why nothing here may be taken for a fact; absent where no breaker opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<Quarantine>,
@@ -177,6 +181,9 @@ impl CitedAnswer {
             for cite in &claim.cites {
                 encode_cite(&mut canonical, cite);
             }
+        }
+        if let Some(audit) = &self.audit {
+            canonical.text("audit").value(&audit.content());
         }
         if let Some(quarantine) = &self.quarantine {
             canonical.text("quarantine").text(&quarantine.reason);

@@ -40,10 +40,10 @@ use crate::error::OperatorError;
 use crate::predicate::Predicate;
 use crate::record::Format;
 
-pub use audit::{AuditSpec, Auditor, Unknown};
+pub use audit::{AUDIT_STAGE, AuditSpec, Auditor, Unknown};
 pub use canary::{Abstention, CanarySpec, InlineCanary};
 pub use operation::{
-    ColumnRef, Filter, JoinKind, JoinSide, KeySource, Measure, Operation, Order, Reduce,
+    ColumnRef, Contract, Filter, JoinKind, JoinSide, KeySource, Measure, Operation, Order, Reduce,
 };
 
 pub use stage::{

@@ -102,7 +102,22 @@ impl<'p> Guard<'p> {
 
     /// The backend behind the guard.
     pub fn watch<'g>(&'g mut self, infer: &'g mut dyn Infer) -> Guarded<'g, 'p> {
-        Guarded { guard: self, infer }
+        let plants = true;
+        Guarded {
+            guard: self,
+            infer,
+            plants,
+        }
+    }
+
+    /// The backend behind the guard, without canaries.
+    pub fn watch_plainly<'g>(&'g mut self, infer: &'g mut dyn Infer) -> Guarded<'g, 'p> {
+        let plants = false;
+        Guarded {
+            guard: self,
+            infer,
+            plants,
+        }
     }
 
     /// Why a breaker is open; none while both are closed.
@@ -133,12 +148,15 @@ impl<'p> Guard<'p> {
         }
     }
 
+    fn unplanted<'j>(&self, job: &InferJob<'j>) -> Planted<'j> {
+        Planted::new(job.units, Vec::new(), 1, self.draw(job.rubric.hash), 0)
+    }
+
     /// Mixes the next canaries into a job; none where it asks nothing that they know.
     fn plant<'j>(&mut self, job: &InferJob<'j>) -> Planted<'j> {
         let rubric = job.rubric.hash;
-        let none = |guard: &Self| Planted::new(job.units, Vec::new(), 1, guard.draw(rubric), 0);
         let (Some(canaries), Some(spec)) = (&self.canaries, &self.plan.canary) else {
-            return none(self);
+            return self.unplanted(job);
         };
         let asked = |canary: &canary::Canary| {
             let mut questions = job.questions.iter();
@@ -247,6 +265,7 @@ impl<'p> Guard<'p> {
 pub struct Guarded<'g, 'p> {
     guard: &'g mut Guard<'p>,
     infer: &'g mut dyn Infer,
+    plants: bool,
 }
 
 impl Guarded<'_, '_> {
@@ -274,7 +293,10 @@ impl Infer for Guarded<'_, '_> {
         if self.guard.trip.is_some() {
             return Ok(JobUsage::default());
         }
-        let planted = self.guard.plant(&job);
+        let planted = match self.plants {
+            true => self.guard.plant(&job),
+            false => self.guard.unplanted(&job),
+        };
         if planted.is_empty() {
             return Ok(JobUsage::default());
         }

@@ -25,7 +25,16 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::file::{LabelText, Share};
+use super::{Plan, Prefilter, Turn, wording};
 use crate::canonical::Canonical;
+use crate::id::ContentHash;
+use crate::record::Record;
+
+/// What precedes a prefilter's name where facts name it as their stage.
+const PREFILTER: &str = "prefilter:";
+
+/// Name under which facts are told that the audit put back.
+pub const AUDIT_STAGE: &str = "audit";
 
 /// What is declared about an audit before the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +116,43 @@ impl Auditor {
     }
 }
 
+impl Plan {
+    /// What an auditor that is a model is asked: the plan's fields, under its own instruction where it
+    /// has one.
+    pub fn audit_turn(&self, spec: &AuditSpec) -> Turn {
+        let task = match &spec.auditor {
+            Auditor::Rubric { rubric } => rubric,
+            Auditor::Model { rubric } => rubric.as_ref().unwrap_or(&self.task),
+            Auditor::Labels { .. } => &self.task,
+        };
+        let (fields, evidence) = (self.fields.clone(), self.input.evidence);
+        let questions = wording::questions(&fields, evidence);
+        Turn {
+            rubric: wording::rubric(task, &fields, evidence, &questions),
+            questions,
+            fields,
+            evidence,
+        }
+    }
+
+    /// Whether the prefilter that settled a record calls it near its boundary; a value that cannot be
+    /// compared does not make it near.
+    pub fn is_near(&self, stage: &str, record: &Record) -> bool {
+        let filters = self.prefilters.iter();
+        let settled = |filter: &&Prefilter| stage.strip_prefix(PREFILTER) == Some(&filter.name);
+        let near = filters.filter(settled).find_map(|f| f.near.as_ref());
+        near.is_some_and(|near| near.matches(&record.fields).unwrap_or(false))
+    }
+}
+
 impl AuditSpec {
+    /// Hash of everything that was declared.
+    pub fn hash(&self) -> ContentHash {
+        let mut canonical = Canonical::new("operator 2026 audit v1");
+        self.encode(&mut canonical);
+        ContentHash::of(&canonical)
+    }
+
     /// Writes what was declared before the run into a hash; a file's content is not known here.
     pub(super) fn encode(&self, canonical: &mut Canonical) {
         canonical

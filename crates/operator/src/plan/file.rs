@@ -12,7 +12,7 @@ use super::audit::AuditFile;
 use super::canary::CanaryFile;
 use super::locate::plan_error;
 use super::stage_file::{PassFile, StageFile};
-use super::{Action, Budget, ClipPolicy, EvidenceMode, FoldKey, JoinKind, Label, Order};
+use super::{Action, Budget, ClipPolicy, Contract, EvidenceMode, FoldKey, JoinKind, Label, Order};
 use crate::column::ColumnType;
 use crate::error::OperatorError;
 use crate::nearest::nearest;
@@ -132,6 +132,7 @@ pub(super) struct ReduceFile {
     pub(super) of: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) instruction: Option<Spanned<String>>,
     pub(super) tokens_max: Option<Spanned<u32>>,
+    pub(super) contract: Option<Spanned<Contract>>,
     pub(super) claim: Option<Spanned<String>>,
     pub(super) cite_max: Option<Spanned<u32>>,
 }

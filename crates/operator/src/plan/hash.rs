@@ -4,8 +4,8 @@
 //! not change what is asked or answered, so they are left out; everything else is in.
 
 use super::{
-    Action, ColumnRef, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure, Operation,
-    Plan, Prefilter, Reduce, Select, Stage, StageOp, Then,
+    Action, ColumnRef, Contract, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure,
+    Operation, Plan, Prefilter, Reduce, Select, Stage, StageOp, Then,
 };
 use crate::canonical::Canonical;
 use crate::id::ContentHash;
@@ -175,6 +175,9 @@ fn encode_reduce(canonical: &mut Canonical, reduce: &Reduce) {
     canonical
         .optional_text(reduce.claim.as_deref())
         .u32(reduce.cite_max);
+    if reduce.contract == Contract::Exhaustive {
+        canonical.text("exhaustive");
+    }
 }
 
 fn encode_operation(canonical: &mut Canonical, op: &Operation) {

@@ -313,7 +313,7 @@ impl Pass<'_, '_> {
     }
 
     /// Tells what became of canaries, and stops the run where a breaker is open.
-    fn heed(&mut self, infer: &mut Guarded<'_, '_>) -> Result<(), OperatorError> {
+    pub(super) fn heed(&mut self, infer: &mut Guarded<'_, '_>) -> Result<(), OperatorError> {
         for result in infer.take_results() {
             self.journal.log(result.into())?;
         }

@@ -6,6 +6,7 @@
 //! answered is a status in the answer; only a broken contract or a broken disk stops the run.
 
 mod asking;
+mod auditing;
 mod flight;
 mod folding;
 mod journal;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::{
     ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, Claim, Quarantine, count_reasons,
 };
+use crate::audit::AuditReport;
 use crate::breaker::{Guard, Guarded, Trip};
 use crate::compose::ComposeUsage;
 use crate::error::OperatorError;
@@ -25,12 +27,13 @@ use crate::fact::{Fact, Facts, FieldValue, Status};
 use crate::id::{ContentHash, UnitId};
 use crate::infer::{BackendIdentity, CancelFlag, FailReason, Infer, InferError, JobUsage};
 use crate::ops::{BadUnit, Kept, Partition, Placed, Route, Unit, Units, map, prefilter};
-use crate::plan::{EvidenceMode, Plan, Stage};
+use crate::plan::{AUDIT_STAGE, AuditSpec, Auditor, EvidenceMode, Plan, Stage};
 use crate::run_directory::RunDirectory;
 use crate::store::{Store, Withheld};
 use crate::text;
 
 use asking::Spent;
+use auditing::KnownLabels;
 use flight::Flight;
 use journal::Journal;
 
@@ -83,6 +86,21 @@ impl<'b> Backends<'b> {
         Ok(self.guard.watch(infer))
     }
 
+    /// The backend that audits, behind the guard; no canaries are planted for it, since they are known to
+    /// the plan's own rubric.
+    fn watch_auditor(&mut self, spec: &AuditSpec) -> Result<Guarded<'_, 'b>, OperatorError> {
+        let infer: &mut dyn Infer = match (&mut self.larger, &spec.auditor) {
+            (Some(larger), Auditor::Model { .. }) => *larger,
+            (None, Auditor::Model { .. }) => {
+                return Err(OperatorError::NoLargerModel {
+                    stage: AUDIT_STAGE.to_owned(),
+                });
+            }
+            _ => self.main,
+        };
+        Ok(self.guard.watch_plainly(infer))
+    }
+
     /// Whether any of them replays or scripts its answers.
     fn simulated(&self) -> bool {
         let larger = self.larger.as_ref();
@@ -93,7 +111,11 @@ impl<'b> Backends<'b> {
     fn suffice(&mut self, plan: &Plan) -> Result<(), OperatorError> {
         plan.stages
             .iter()
-            .try_for_each(|stage| self.of(stage).map(|_| ()))
+            .try_for_each(|stage| self.of(stage).map(|_| ()))?;
+        match &plan.audit {
+            Some(spec) => self.watch_auditor(spec).map(|_| ()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -214,6 +236,7 @@ pub fn run_over(
         },
         facts: Facts::with_units(units.len()),
         usage: RunUsage::default(),
+        labels: auditing::known_labels(plan)?,
     };
     if let Some(directory) = &mut pass.journal.directory {
         directory.begin(plan, units.source(), records, &identity)?;
@@ -239,7 +262,12 @@ pub fn run_over(
         }
     }
     let broken = backend_failure.is_some();
-    let answer = pass.answer(backends.main, broken, trip.as_ref(), trusted)?;
+    let audit = match &trip {
+        Some(_) => None,
+        None => pass.audit(&mut backends, trusted)?,
+    };
+    // The auditor may have found the backend gone; what was decided before that stands.
+    let answer = pass.answer(backends.main, broken, trip.as_ref(), audit, trusted)?;
     pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
     pass.journal.log(Event::RunFinished {
         coverage: answer.coverage,
@@ -284,6 +312,8 @@ struct Pass<'a, 'o> {
     journal: Journal<'o>,
     facts: Facts,
     usage: RunUsage,
+    /// What the auditor knows already.
+    labels: Option<KnownLabels>,
 }
 
 impl<'a> Pass<'a, '_> {
@@ -381,12 +411,23 @@ impl<'a> Pass<'a, '_> {
         })
     }
 
+    /// Replaces a unit's fact by what the audit found.
+    fn amend(&mut self, mut fact: Fact) {
+        if self.options.redact {
+            for evidence in &mut fact.evidence {
+                evidence.quote = None;
+            }
+        }
+        self.facts.replace(&fact);
+    }
+
     /// Checks that every unit has its fact, and folds them.
     fn answer(
         &mut self,
         infer: &mut dyn Infer,
         broken: bool,
         trip: Option<&Trip>,
+        audit: Option<AuditReport>,
         store: Option<&dyn Store>,
     ) -> Result<CitedAnswer, OperatorError> {
         // What an open breaker leaves is not remembered.
@@ -431,6 +472,7 @@ impl<'a> Pass<'a, '_> {
             coverage: counts,
             coverage_by_reason: count_reasons(self.facts.iter()),
             claims,
+            audit,
             quarantine: trip.map(Quarantine::of),
         };
         answer.result_hash = answer.hash_result();

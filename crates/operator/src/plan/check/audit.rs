@@ -10,14 +10,22 @@ use crate::infer::PPM;
 use crate::nearest::suggest;
 use crate::plan::audit::{AuditFile, AuditorFile};
 use crate::plan::file::Share;
-use crate::plan::{AuditSpec, Auditor, Field, Unknown};
+use crate::plan::{AUDIT_STAGE, AuditSpec, Auditor, Field, Stage, Unknown};
 
 const ALPHA_DEFAULT_PPM: u32 = 50_000;
 const NEAR_MARGIN_DEFAULT_PPM: u32 = 200_000;
 const UNITS_MAX: u32 = 100_000;
 
-pub(super) fn audit(spanned: &Spanned<AuditFile>, fields: &[Field]) -> Result<AuditSpec, Fault> {
+pub(super) fn audit(
+    spanned: &Spanned<AuditFile>,
+    fields: &[Field],
+    stages: &[Stage],
+) -> Result<AuditSpec, Fault> {
     let file = spanned.get_ref();
+    if stages.iter().any(|stage| stage.name == AUDIT_STAGE) {
+        let problem = format!("audit: a stage is named {AUDIT_STAGE:?} too; rename the stage");
+        return Err((spanned.span(), problem));
+    }
     let what = "audit";
     let field = known_field(file.field.get_ref(), fields, what, file.field.span())?;
     let positive = known_label(&file.positive, field, what)?;

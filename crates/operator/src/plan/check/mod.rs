@@ -83,7 +83,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         None => None,
     };
     let audit = match &file.audit {
-        Some(audit) => Some(audit::audit(audit, &fields)?),
+        Some(audit) => Some(audit::audit(audit, &fields, &stages)?),
         None => None,
     };
     Ok(Plan {
