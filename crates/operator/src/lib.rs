@@ -50,6 +50,7 @@ pub mod run_directory;
 pub mod selfcheck;
 pub mod store;
 pub mod text;
+pub mod trials;
 pub mod verify;
 
 pub use error::OperatorError;

@@ -350,7 +350,7 @@ mod tests {
             let write = Write {
                 table,
                 key,
-                value,
+                value: Some(value),
                 once,
             };
             store.write(vec![write]).unwrap();

@@ -1,6 +1,7 @@
 //! The output side: laws of the fold, runs with a scripted backend, store, replay, evaluation.
 
 mod audit;
+mod canaries;
 mod claims;
 mod diff;
 mod diff_given;
@@ -25,5 +26,6 @@ mod summary;
 mod summary_memory;
 mod summary_texts;
 mod trees;
+mod trials;
 mod verify;
 mod writer;
