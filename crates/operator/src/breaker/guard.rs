@@ -248,13 +248,15 @@ impl<'p> Guard<'p> {
             self.trip.get_or_insert(trip);
         }
         let canary = planted.canary(&done.unit_id).map(|(index, _)| index);
-        if let Some(index) = canary {
+        let called_off = matches!(done.outcome, UnitOutcome::Cancelled | UnitOutcome::NotRun);
+        if let Some(index) = canary
+            && !called_off
+        {
             self.judge(index, planted, job, &done);
         }
         if self.trip.is_some() {
             job.cancel.cancel();
         }
-        let called_off = matches!(done.outcome, UnitOutcome::Cancelled | UnitOutcome::NotRun);
         if canary.is_none() && !(was_open && called_off) {
             sink(done);
         }

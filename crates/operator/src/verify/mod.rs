@@ -8,6 +8,7 @@
 //! conclusions.rs, compound.rs,
 //!   wording.rs, claims.rs            every claim, from all facts at once
 //! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
+//! audit.rs, quarantine.rs            what a sample proves; what an open breaker leaves
 //! answer.rs                          coverage and the head of the answer
 //! witness.rs, directory.rs           the two forms in which a fold is kept
 //! lineage.rs                         which units a claim rests on
@@ -22,6 +23,7 @@
 //! bytes it was not shown; everything else has to follow from what it did decide.
 
 mod answer;
+mod audit;
 mod claims;
 mod compound;
 mod conclusions;
@@ -34,6 +36,7 @@ mod hash;
 mod lineage;
 mod nodes;
 mod prose;
+mod quarantine;
 mod read;
 mod shape;
 mod sources;
@@ -224,9 +227,13 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
         counted,
     };
     nodes::check(subject, &derived.nodes, report);
-    claims::check(subject, &derived.claims, report);
-    let counts = derive::tally(subject.facts.iter());
-    summaries::check(subject, &derived, counts, report);
+    quarantine::check(subject, report);
+    if subject.answer.quarantine.is_none() {
+        claims::check(subject, &derived.claims, report);
+        let counts = derive::tally(subject.facts.iter());
+        summaries::check(subject, &derived, counts, report);
+    }
+    audit::check(subject, sources, report);
     answer::check(subject, &derived.nodes, sources, report);
     derived
 }

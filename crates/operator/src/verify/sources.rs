@@ -13,7 +13,7 @@ use crate::canonical::Canonical;
 use crate::error::OperatorError;
 use crate::fact::{Cite, Evidence, Fact, Status};
 use crate::id::{ContentHash, UnitId};
-use crate::plan::{Action, Plan};
+use crate::plan::{AUDIT_STAGE, Action, Plan};
 use crate::record::read_bytes;
 
 /// The records of a source by the id of their unit.
@@ -108,6 +108,11 @@ impl Registry {
         Self::read(plan, &shown, &bytes)
     }
 
+    /// The decoded fields of a unit's record; none where there are none.
+    pub(super) fn fields(&self, unit: &UnitId) -> Option<&Map<String, Value>> {
+        self.records.get(unit)?.fields.as_ref()
+    }
+
     /// The path as given.
     pub fn path(&self) -> &str {
         &self.path
@@ -189,16 +194,14 @@ fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<Stri
             "its source_hash is {found}, its record hashes to {right}"
         ));
     }
+    let ended = super::audit::ended(fact);
     let Some(fields) = &known.fields else {
-        if fact.stage != "partition" {
-            problems.push(format!(
-                "ended at {}, its record cannot be read",
-                fact.stage
-            ));
+        if ended != "partition" {
+            problems.push(format!("ended at {ended}, its record cannot be read"));
         }
         return;
     };
-    if fact.stage == "partition" {
+    if ended == "partition" {
         problems.push("is called unreadable, its record can be read".to_owned());
         return;
     }
@@ -215,12 +218,12 @@ fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<Stri
         }
     }
     let stage = stage_of(plan, fields);
-    if fact.stage != stage {
-        problems.push(format!(
-            "ended at {}, its record belongs to {stage}",
-            fact.stage
-        ));
-    } else if stage != "map" && (fact.status == Status::Errored) == routes(plan, fields) {
+    if ended != stage {
+        problems.push(format!("ended at {ended}, its record belongs to {stage}"));
+    } else if fact.stage != AUDIT_STAGE
+        && stage != "map"
+        && (fact.status == Status::Errored) == routes(plan, fields)
+    {
         problems.push(format!("is {} at {stage}, its record is not", fact.status));
     }
 }

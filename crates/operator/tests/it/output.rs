@@ -1,6 +1,7 @@
 //! The output side: laws of the fold, runs with a scripted backend, store, replay, evaluation.
 
 mod audit;
+mod audits;
 mod canaries;
 mod claims;
 mod diff;
