@@ -29,6 +29,9 @@ pub const EXIT_DIFFERS: u8 = 4;
 /// Verification found nothing wrong, but the records were not there to be compared with.
 pub const EXIT_UNCHECKED: u8 = 5;
 
+/// A breaker opened: the run was stopped, and nothing of it may be taken for a fact.
+pub const EXIT_BREAKER: u8 = 6;
+
 /// A question over a thousand records, answered by a local model, with every claim cited.
 #[derive(Debug, Parser)]
 #[command(name = "engine", version, about, after_help = AFTER_HELP)]
@@ -42,7 +45,7 @@ Example: engine run fixtures/plans/auth-blockers.toml
 
 Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have no answer,
 4 verification failed or results differ (engine diff --exit-code), 5 nothing wrong was found but the
-records were not there to be checked.
+records were not there to be checked, 6 a breaker opened and the run's facts are quarantined.
 
 ENGINE_ISA=avx2 (or scalar, avxvnni) keeps to plainer vector instructions than the machine has, for
 comparisons.";

@@ -100,6 +100,7 @@ impl EventSink for RunProgress {
                 remembered,
                 asked,
                 duplicates,
+                ..
             } => self.begin(*remembered, *asked, *duplicates),
             // A unit that was never asked is not progress.
             Event::Unit {
@@ -118,6 +119,14 @@ impl EventSink for RunProgress {
                 None => eprintln!("summary {name}: written and re-read"),
                 Some(reason) => eprintln!("summary {name}: refused: {reason}"),
             },
+            Event::BreakerOpen { reason, .. } => eprintln!("{reason}; nothing more is asked"),
+            Event::Audited {
+                audited,
+                missed,
+                unresolved,
+            } => eprintln!(
+                "audit: {audited} read again, {missed} had been missed, {unresolved} undecided"
+            ),
             Event::RunFinished { .. } => self.bar.finish_and_clear(),
             _ => {}
         }

@@ -21,7 +21,7 @@ use operator::run_directory::RunDirectory;
 use operator::store::{RedbStore, Store, StoreOptions};
 
 use super::progress::RunProgress;
-use super::{EXIT_INCOMPLETE, store, terminal};
+use super::{EXIT_BREAKER, EXIT_INCOMPLETE, store, terminal};
 
 /// Arguments of `engine run`.
 #[derive(Debug, Args)]
@@ -153,6 +153,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         .clone()
         .unwrap_or_else(|| default_directory(&arguments.plan, &input));
     // What needs no model is checked before a model is fetched or loaded.
+    operator::run::check_files(&plan)?;
     let options = serde_json::json!({
         "limit": arguments.limit,
         "redact": arguments.redact,
@@ -195,6 +196,10 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     if let Some(failure) = &outcome.backend_failure {
         let error = anyhow::anyhow!("{}", failure);
         eprintln!("error: {}", super::chain(&error));
+    }
+    if let Some(trip) = &outcome.trip {
+        eprintln!("error: {trip}; the run is under quarantine");
+        return Ok(ExitCode::from(EXIT_BREAKER));
     }
     if outcome.answer.complete {
         Ok(ExitCode::SUCCESS)

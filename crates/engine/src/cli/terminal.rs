@@ -29,6 +29,13 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
             "SIMULATED: answers come from a recording, no model was asked.\n"
         );
     }
+    if let Some(quarantine) = &answer.quarantine {
+        line!(
+            out,
+            "QUARANTINED: {}; nothing of this run may be taken for a fact.\n",
+            quarantine.reason
+        );
+    }
     line!(out, "{}\n", answer.question);
     render_coverage(out, answer);
     line!(out);
@@ -54,6 +61,9 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
         if hidden > 0 {
             line!(out, "    ... and {hidden} more");
         }
+    }
+    if let Some(audit) = &answer.audit {
+        line!(out, "\naudit            {}", audit.text);
     }
     render_usage(out, answer, usage);
     page

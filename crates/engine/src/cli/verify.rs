@@ -1,4 +1,7 @@
-//! `engine verify`: a run directory, checked without any code that made it.
+//! `engine verify`: a run directory, checked without any code that made it; or what a run's safeguards
+//! promise, tried many times.
+
+mod trials;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -16,7 +19,11 @@ const SHOWN: usize = 20;
 #[derive(Debug, Args)]
 pub struct VerifyArguments {
     /// The directory that a run wrote.
-    run: PathBuf,
+    #[arg(required_unless_present = "selfcheck")]
+    run: Option<PathBuf>,
+    /// Try what breakers and audits promise: 200 runs with canaries and 2,000 audits of known truth.
+    #[arg(long, conflicts_with_all = ["run", "input"])]
+    selfcheck: bool,
     /// The records that the run read [default: the file that it names].
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
@@ -24,8 +31,11 @@ pub struct VerifyArguments {
 
 /// Verifies a run.
 pub fn verify(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
-    let report = verify_directory(&arguments.run, arguments.input.as_deref())?;
-    conclude(&arguments.run.display().to_string(), &report)
+    let Some(run) = &arguments.run else {
+        return trials::selfcheck();
+    };
+    let report = verify_directory(run, arguments.input.as_deref())?;
+    conclude(&run.display().to_string(), &report)
 }
 
 /// Prints what was checked and what does not hold.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod bench;
+mod canaries;
 mod cli;
 mod explain;
 mod generate;

@@ -153,6 +153,17 @@ pub struct RunOutcome<F = Vec<Fact>> {
     pub trip: Option<Trip>,
 }
 
+/// Reads the files that a plan names beside its input, canaries and an auditor's labels, as a run does
+/// before it asks anything.
+///
+/// # Errors
+/// What is wrong with one of them.
+pub fn check_files(plan: &Plan) -> Result<(), OperatorError> {
+    crate::canary::load(plan)?;
+    auditing::known_labels(plan)?;
+    Ok(())
+}
+
 /// Runs a plan over a partition and hands all facts out.
 ///
 /// # Errors
