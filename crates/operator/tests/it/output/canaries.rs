@@ -679,3 +679,119 @@ fn a_run_directory_has_no_canary_but_in_its_log() {
     let log = std::fs::read_to_string(path.join("events.jsonl")).unwrap();
     assert_eq!(log.matches("\"type\":\"canary\"").count(), 8);
 }
+
+/// A selector, then a map stage; canaries know what both must answer.
+fn staged() -> Plan {
+    let table = "[[stage]]\nname = \"route\"\nop = \"select\"\nwhy = \"no field says it\"\n\
+         rubric = \"Choose.\"\nquestion = \"What next?\"\n\
+         options = [{ name = \"judge\", run = [\"judge\"] }, { name = \"drop\", then = \"exclude\" }]\n\
+         [[stage]]\nname = \"judge\"\nop = \"map\"\n[canary]\nevery = 5\n";
+    let mut text = plan_with(0, table).text;
+    for id in 0..10 {
+        let (word, next) = [("good", "judge"), ("bad", "drop")][id % 2];
+        let label = if id % 2 == 0 { ", good = \"yes\"" } else { "" };
+        text.push_str(&format!(
+            "[[canary.record]]\nrecord = {{ id = \"c{id}\", text = \"known {word} {id}\" }}\n\
+             expect = {{ route = \"{next}\"{label} }}\n"
+        ));
+    }
+    Plan::parse(&text, "plan.toml").unwrap()
+}
+
+#[test]
+fn every_stage_that_a_model_answers_has_its_own_canaries() {
+    let plan = staged();
+    let partition = units(&plan, &records(60));
+    // Both stages say "yes" or its first option of what is good.
+    let (outcome, events) = go(&plan, &partition, &mut Reader::sound(), None);
+    assert_eq!(outcome.trip, None);
+    let of = |field: &str| {
+        let judged = events.iter().filter(|line| match &line.event {
+            Event::Canary { got, .. } => got.contains_key(field),
+            _ => false,
+        });
+        judged.count()
+    };
+    assert_eq!(
+        (of("route"), of("good")),
+        (10, 4),
+        "one in five of 54 units, and of 18"
+    );
+    assert!(outcome.facts.iter().all(|fact| fact.path.len() <= 2));
+    // A selector that chooses the opposite is noticed before anything is mapped.
+    let (stopped, events) = go(&plan, &partition, &mut Reader::inverted(), None);
+    assert!(matches!(stopped.trip, Some(Trip::Canary { judged: 3, .. })));
+    let mapped = events.iter().filter(|line| match &line.event {
+        Event::MapStarted { stage, .. } => stage == "judge",
+        _ => false,
+    });
+    assert_eq!(mapped.count(), 0);
+    assert_eq!(stopped.answer.coverage.units, 60);
+    assert!(stopped.answer.coverage.not_run > 30);
+}
+
+#[test]
+fn a_plan_with_bad_canaries_is_refused_at_its_line() {
+    let record = "[[canary.record]]\nrecord = { id = \"c\", text = \"x\" }\nexpect = ";
+    for (table, part) in [
+        ("[canary]\n".to_owned(), "there are none"),
+        (format!("[canary]\n{record}{{}}\n"), "expects nothing"),
+        (
+            format!("[canary]\n{record}{{ god = \"yes\" }}\n"),
+            "unknown field",
+        ),
+        (
+            format!("[canary]\n{record}{{ good = \"yse\" }}\n"),
+            "did you mean \"yes\"",
+        ),
+        (
+            format!("[canary]\np0 = 0.4\n{record}{{ good = \"yes\" }}\n"),
+            "p1",
+        ),
+        (
+            format!("[canary]\nalpha = 0\n{record}{{ good = \"yes\" }}\n"),
+            "alpha",
+        ),
+        (
+            format!("[canary]\nevery = 0\n{record}{{ good = \"yes\" }}\n"),
+            "every",
+        ),
+        (
+            format!("[canary]\nabstention = \"mis\"\n{record}{{ good = \"yes\" }}\n"),
+            "miss",
+        ),
+        (
+            format!("[canary]\nevry = 3\n{record}{{ good = \"yes\" }}\n"),
+            "every",
+        ),
+    ] {
+        let text = plan_with(0, "").text + &table;
+        let error = Plan::parse(&text, "p.toml").unwrap_err().to_string();
+        assert!(
+            error.starts_with("p.toml:") && error.contains(part),
+            "{table}: {error}"
+        );
+    }
+}
+
+#[test]
+fn the_shipped_canaries_have_both_classes_a_boundary_case_and_an_injection() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fixtures/plans/auth-blockers-watched.toml"
+    );
+    let plan = Plan::load(path.as_ref()).unwrap();
+    operator::run::check_files(&plan).unwrap();
+    let canaries = operator::canary::load(&plan).unwrap().unwrap();
+    let labels: Vec<&str> = canaries
+        .list
+        .iter()
+        .map(|c| c.expect["blocker"].as_str())
+        .collect();
+    assert!(labels.contains(&"yes") && labels.contains(&"no"));
+    let spec = plan.audit.as_ref().unwrap();
+    assert_eq!(
+        (spec.field.as_str(), spec.positive.as_str()),
+        ("blocker", "yes")
+    );
+}
