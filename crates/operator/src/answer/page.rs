@@ -128,6 +128,7 @@ fn write_usage(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std
     ];
     let composed = &usage.composed;
     let texts = [
+        ("prompt tokens of canaries", usage.canary_tokens),
         ("summaries written", composed.texts),
         ("summaries remembered", composed.remembered),
         ("their prompt tokens", composed.prompt_tokens),

@@ -130,6 +130,12 @@ impl<'p> Guard<'p> {
         self.canaries.is_some()
     }
 
+    /// Whether some canary was judged under every rubric under which any was asked.
+    pub fn vouches(&self) -> bool {
+        let mut watches = self.watches.values();
+        watches.all(|watch| watch.planted == 0 || watch.process.judged() > 0)
+    }
+
     /// What canaries cost.
     pub const fn usage(&self) -> UnitUsage {
         self.usage

@@ -133,6 +133,9 @@ pub struct RunUsage {
     pub duplicate_units: u64,
     /// Prompt tokens of all answered units, as if neither prefix nor answers had been kept.
     pub tokens_as_if_uncached: u64,
+    /// Prompt tokens of canaries; part of `job`, and of no fact.
+    #[serde(default)]
+    pub canary_tokens: u64,
     /// What the plan's summaries cost; no part of `job`.
     #[serde(default)]
     pub composed: ComposeUsage,
@@ -267,12 +270,13 @@ pub fn run_over(
     if let Some(withheld) = &withheld {
         match &trip {
             Some(trip) if trip.taints() => withheld.discard()?,
-            None if !stopped => withheld.release()?,
+            None if !stopped && backends.guard.vouches() => withheld.release()?,
             // Nothing speaks against the answers, and not all for them: the next run decides.
             _ => {}
         }
     }
     let broken = backend_failure.is_some();
+    pass.usage.canary_tokens = backends.guard.usage().prompt_tokens;
     let audit = match &trip {
         Some(_) => None,
         None => pass.audit(&mut backends, trusted)?,

@@ -795,3 +795,20 @@ fn the_shipped_canaries_have_both_classes_a_boundary_case_and_an_injection() {
         ("blocker", "yes")
     );
 }
+
+#[test]
+fn answers_for_which_no_canary_could_be_judged_stay_withheld() {
+    let plan = plan_with(8, "");
+    let partition = units(&plan, &records(60));
+    let store = MemoryStore::new();
+    let mut reader = Reader::new(|_, text| match text.contains("known") {
+        true => UnitOutcome::Failed {
+            reason: FailReason::TooLarge,
+            message: String::from("no room"),
+        },
+        false => answer(text.contains("good"), 800_000),
+    });
+    let (outcome, _) = go(&plan, &partition, &mut reader, Some(&store));
+    assert!(outcome.answer.complete && outcome.trip.is_none());
+    assert_eq!(is_known(&store, &partition), 0);
+}
