@@ -685,8 +685,8 @@ fn staged() -> Plan {
     let table = "[[stage]]\nname = \"route\"\nop = \"select\"\nwhy = \"no field says it\"\n\
          rubric = \"Choose.\"\nquestion = \"What next?\"\n\
          options = [{ name = \"judge\", run = [\"judge\"] }, { name = \"drop\", then = \"exclude\" }]\n\
-         [[stage]]\nname = \"judge\"\nop = \"map\"\n[canary]\nevery = 5\n";
-    let mut text = plan_with(0, table).text;
+         [[stage]]\nname = \"judge\"\nop = \"map\"\n";
+    let mut text = plan_with(0, table).text + "[canary]\nevery = 5\n";
     for id in 0..10 {
         let (word, next) = [("good", "judge"), ("bad", "drop")][id % 2];
         let label = if id % 2 == 0 { ", good = \"yes\"" } else { "" };
