@@ -175,7 +175,7 @@ fn draw(
             .iter()
             .map(|fact| (ticket(&spec.seed, &fact.unit_id), *fact))
             .collect();
-        order.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        order.sort_unstable_by_key(|(ticket, _)| *ticket);
         let drawn = order.iter().take(given as usize);
         let drawn: Vec<(&UnitId, u32)> = drawn
             .map(|(_, fact)| (&fact.unit_id, fact.ordinal))

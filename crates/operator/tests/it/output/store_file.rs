@@ -158,38 +158,19 @@ fn threads_that_put_at_once_all_keep_their_values() {
 
 #[test]
 fn answers_are_exchanged_in_one_step_and_stay_so_on_the_disk() {
-    use operator::canonical::Canonical;
-    use operator::id::FactKey;
-    use operator::infer::{Answer, UnitUsage};
-    use operator::store::StoredAnswers;
-
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("answers.redb");
-    let key = |name: &str| {
-        let mut canonical = Canonical::new("test key");
-        canonical.text(name);
-        FactKey::of(&canonical)
-    };
+    let named = |number| FactKey::from_bytes(key(number));
     let stored = |yes: u32| StoredAnswers {
         answers: vec![Answer::from_ppm(vec![yes, 1_000_000 - yes], 1_000_000).unwrap()],
         cost: UnitUsage::default(),
     };
-    let open = || {
-        let options = operator::store::StoreOptions {
-            today: || 7,
-            retention_days: None,
-        };
-        operator::store::RedbStore::open(&path, options).unwrap()
-    };
-    let store = open();
-    operator::store::FactStore::put(&store, &key("old"), &stored(1)).unwrap();
-    let put = [(key("new"), stored(2)), (key("other"), stored(3))];
-    let forget = [key("old"), key("never there")];
-    operator::store::FactStore::exchange(&store, &put, &forget).unwrap();
+    let store = open(&path);
+    store.put(&named(1), &stored(1)).unwrap();
+    let put = [(named(2), stored(2)), (named(3), stored(3))];
+    store.exchange(&put, &[named(1), named(4)]).unwrap();
     drop(store);
-    let store = open();
-    let get = |name: &str| operator::store::FactStore::get(&store, &key(name));
-    assert_eq!(get("old"), None);
-    assert_eq!(get("new"), Some(stored(2)));
-    assert_eq!(get("other"), Some(stored(3)));
+    let store = open(&path);
+    let found = [1, 2, 3, 4].map(|number| store.get(&named(number)));
+    assert_eq!(found, [None, Some(stored(2)), Some(stored(3)), None]);
 }
