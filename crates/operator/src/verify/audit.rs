@@ -35,6 +35,12 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
         }
         _ => return,
     };
+    check_bounds(audit, report);
+    let splits = |plan: &Plan| plan.prefilters.iter().any(|filter| filter.near.is_some());
+    if matches!(sources, Sources::Absent(_)) && splits(subject.plan) {
+        // Only the records tell near from far: without them no stratum can be counted again.
+        return;
+    }
     let mut found = 0;
     let mut members: BTreeMap<Stratum, Vec<&Fact>> = BTreeMap::new();
     let rows: HashMap<&UnitId, &AuditedUnit> = audit
@@ -59,7 +65,6 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
     if let Some(differs) = difference(audit, &right) {
         report.content(Place::Answer, format!("audit: {differs}"));
     }
-    check_bounds(audit, report);
 }
 
 /// The stage at which a unit ended before the audit; that of its fact, where the audit left it.
@@ -120,32 +125,14 @@ fn stratum(
             near.zip(fields)
                 .is_some_and(|(near, fields)| near.matches(fields).unwrap_or(false))
         }
-        // Only the record would tell; the report is taken at its word, as is said of it.
-        (Some(_), Sources::Absent(_)) => {
-            return recorded.or_else(|| declared(audit, fact, plan));
-        }
+        // No prefilter calls anything near, or the caller has turned back.
+        (Some(_), Sources::Absent(_)) => false,
     };
     Some(Stratum {
         unknown: false,
         cause: fact.stage.clone(),
         near,
     })
-}
-
-/// A stratum of the fact's prefilter, where no record tells which.
-fn declared(audit: &AuditReport, fact: &Fact, plan: &Plan) -> Option<Stratum> {
-    let name = fact.stage.strip_prefix("prefilter:")?;
-    let filter = plan.prefilters.iter().find(|filter| filter.name == name)?;
-    let far = Stratum {
-        unknown: false,
-        cause: fact.stage.clone(),
-        near: false,
-    };
-    if filter.near.is_none() {
-        return Some(far);
-    }
-    let mut strata = audit.strata.iter().map(|row| &row.stratum);
-    strata.find(|stratum| stratum.cause == fact.stage).cloned()
 }
 
 /// Draws every sample again and counts what was said of it.

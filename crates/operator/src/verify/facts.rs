@@ -57,6 +57,9 @@ fn check_fact(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
             fact.schema
         ));
     }
+    if fact.unit_id.as_str().contains(char::is_control) {
+        problems.push("has the id of a planted canary, which is no unit".to_owned());
+    }
     for evidence in &fact.evidence {
         problems.extend(check_evidence(plan, evidence));
     }

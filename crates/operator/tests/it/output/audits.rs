@@ -483,6 +483,17 @@ fn an_audit_is_verified_from_facts_and_rows_and_tampering_is_found() {
         std::fs::write(run.join("answer.json"), &original).unwrap();
     }
     assert_eq!(findings(&run), Vec::<String>::new());
+    // Without the records the bounds can still be tested, though not who is near.
+    std::fs::remove_file(home.home.path().join("records.json")).unwrap();
+    assert_eq!(findings(&run), Vec::<String>::new());
+    tamper(&run, |answer| {
+        answer.audit.as_mut().unwrap().strata[0].misses_upper -= 1
+    });
+    assert!(
+        findings(&run)
+            .iter()
+            .any(|text| text.contains("exact bound"))
+    );
 }
 
 #[test]

@@ -678,6 +678,16 @@ fn a_run_directory_has_no_canary_but_in_its_log() {
     }
     let log = std::fs::read_to_string(path.join("events.jsonl")).unwrap();
     assert_eq!(log.matches("\"type\":\"canary\"").count(), 8);
+    let facts = std::fs::read_to_string(path.join("facts.jsonl")).unwrap();
+    let smuggled = facts.replacen("\"unit_id\":\"4\"", "\"unit_id\":\"\\u0001canary/4\"", 1);
+    assert_ne!(smuggled, facts);
+    std::fs::write(path.join("facts.jsonl"), smuggled).unwrap();
+    let report = operator::verify::verify_directory(&path, None).unwrap();
+    let told = report
+        .findings
+        .iter()
+        .any(|finding| finding.problem.contains("planted canary"));
+    assert!(told, "{:?}", report.findings);
 }
 
 /// A selector, then a map stage; canaries know what both must answer.
