@@ -40,12 +40,14 @@ struct Members {
     misses: u64,
 }
 
-/// Audits so many populations of two to five strata, of 20 to 500 units, each with its own rate of
-/// misses, by samples of 20 to 300.
+/// Audits so many populations of one to `strata_max` strata, of 20 to 500 units, each with its own rate
+/// of misses, by samples of 20 to 300.
+///
+/// One stratum shows how tight the bound is; several, what adding bounds up gives away.
 ///
 /// # Panics
-/// If `runs` is 0.
-pub fn audit_trials(runs: u64) -> AuditTrials {
+/// If `runs` or `strata_max` is 0.
+pub fn audit_trials(runs: u64, strata_max: u64) -> AuditTrials {
     assert!(runs > 0, "a mean needs at least one run");
     let mut trials = AuditTrials {
         runs,
@@ -55,7 +57,7 @@ pub fn audit_trials(runs: u64) -> AuditTrials {
     };
     for run in 0..runs {
         let mut numbers = Numbers::new(run);
-        let (found, strata) = population(&mut numbers);
+        let (found, strata) = population(&mut numbers, strata_max);
         let seed = numbers.below(u64::MAX).to_string();
         let outcomes = audit(&seed, &strata, 20 + numbers.below(281));
         let missed: u64 = strata.iter().map(|stratum| stratum.misses).sum();
@@ -70,8 +72,8 @@ pub fn audit_trials(runs: u64) -> AuditTrials {
     trials
 }
 
-fn population(numbers: &mut Numbers) -> (u64, Vec<Members>) {
-    let strata = (0..2 + numbers.below(4))
+fn population(numbers: &mut Numbers, strata_max: u64) -> (u64, Vec<Members>) {
+    let strata = (0..1 + numbers.below(strata_max))
         .map(|stratum| {
             let size = 20 + numbers.below(481);
             // From none to a fifth of a stratum: where bounds are tight they are easily broken.

@@ -12,6 +12,8 @@ use crate::cli::EXIT_DIFFERS;
 const RUNS: u64 = 100;
 /// Audited populations.
 const AUDITS: u64 = 2_000;
+/// Most strata of a population.
+const STRATA_MAX: u64 = 5;
 /// Canaries within which a defective rubric is to be noticed.
 const SOON: u64 = 12;
 /// Least runs under a defective rubric that are stopped so soon, of `RUNS`.
@@ -25,11 +27,13 @@ pub fn selfcheck() -> anyhow::Result<ExitCode> {
     let noise = EProcessSpec::default().p0_ppm;
     let inverted = canary_trials(RUNS, Rubric::Inverted, noise)?;
     let sound = canary_trials(RUNS, Rubric::Sound, noise)?;
-    let audits = audit_trials(AUDITS);
+    let audits = [1, STRATA_MAX].map(|strata| audit_trials(AUDITS, strata));
     let holds = inverted.opened_within(SOON) >= NOTICED_MIN
         && sound.opened <= ALARMS_MAX
-        && audits.held * 20 >= audits.runs * 19;
-    super::super::print(&render(noise, &inverted, &sound, &audits, holds))?;
+        && audits
+            .iter()
+            .all(|audits| audits.held * 20 >= audits.runs * 19);
+    crate::cli::print(&render(noise, &inverted, &sound, &audits, holds))?;
     Ok(match holds {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(EXIT_DIFFERS),
@@ -40,7 +44,7 @@ fn render(
     noise_ppm: u32,
     inverted: &CanaryTrials,
     sound: &CanaryTrials,
-    audits: &AuditTrials,
+    audits: &[AuditTrials; 2],
     holds: bool,
 ) -> String {
     let mut page = String::new();
@@ -61,16 +65,19 @@ fn render(
         sound.opened,
         sound.runs,
     );
-    let _ = writeln!(
-        out,
-        "audits           bound of 95 % held in {} of {} audits, {:.1} % (at least 95 %)\n\
-         mean recall      {:.1} % in truth, {:.1} % by the bound",
-        audits.held,
-        audits.runs,
-        audits.held as f64 * 100.0 / audits.runs as f64,
-        tenth(audits.mean_recall_ppm()),
-        tenth(audits.mean_bound_ppm()),
-    );
+    let strata = ["one stratum", "up to five strata"];
+    for (strata, audits) in strata.iter().zip(audits) {
+        let _ = writeln!(
+            out,
+            "audits           {strata}: the bound of 95 % held in {} of {} audits, {:.1} % (at least 95 \
+             %);\n                 mean recall {:.1} % in truth, {:.1} % by the bound",
+            audits.held,
+            audits.runs,
+            audits.held as f64 * 100.0 / audits.runs as f64,
+            tenth(audits.mean_recall_ppm()),
+            tenth(audits.mean_bound_ppm()),
+        );
+    }
     page.push_str(match holds {
         true => "\nAll of it holds.",
         false => "\nNOT all of it holds.",

@@ -20,12 +20,17 @@ fn a_sound_rubric_stops_at_most_2_of_100_runs() {
 
 #[test]
 fn the_bound_of_an_audit_holds_in_95_of_100_of_2000_populations() {
-    let trials = audit_trials(2_000);
-    assert!(trials.held * 20 >= trials.runs * 19, "{trials:?}");
-    // It is a bound of use: not so low that it could not fail.
+    for strata_max in [1, 5] {
+        let trials = audit_trials(2_000, strata_max);
+        assert!(trials.held * 20 >= trials.runs * 19, "{trials:?}");
+        // It is a bound of use: not so low that it could not fail.
+        let (bound, recall) = (trials.mean_bound_ppm(), trials.mean_recall_ppm());
+        assert!(bound * 2 > recall, "{trials:?}");
+    }
+    let tight = audit_trials(2_000, 1);
     assert!(
-        trials.mean_bound_ppm() * 2 > trials.mean_recall_ppm(),
-        "{trials:?}"
+        tight.held < tight.runs,
+        "of one stratum it is exact, and fails now and then"
     );
 }
 
