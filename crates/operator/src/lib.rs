@@ -34,6 +34,7 @@ pub mod explain;
 pub mod fact;
 pub mod fold;
 pub mod id;
+pub mod index;
 pub mod infer;
 mod nearest;
 pub mod ops;
@@ -49,6 +50,7 @@ pub mod selfcheck;
 pub mod store;
 pub mod text;
 pub mod verify;
+mod words;
 
 pub use error::OperatorError;
 pub use plan::Plan;
