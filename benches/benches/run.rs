@@ -48,6 +48,7 @@ fn main() -> Result<()> {
         redact: false,
         clock: &|| 0,
         cancel: &cancel,
+        larger: None,
     };
     let first = run(
         &plan,

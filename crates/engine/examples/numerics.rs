@@ -131,6 +131,7 @@ fn ask(
         redact: false,
         clock: &|| 0,
         cancel: &CancelFlag::new(),
+        larger: None,
     };
     let outcome = run(&plan, parts, &mut recorder, None, options, &mut (), None)?;
     Ok(Said {

@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         redact: false,
         clock: &|| 0,
         cancel: &cancel,
+        larger: None,
     };
     let outcome = run(&plan, units, &mut infer, None, options, &mut (), None)?;
     for claim in &outcome.answer.claims {

@@ -31,6 +31,7 @@ fn main() -> Result<(), OperatorError> {
         redact: false,
         clock: &|| 0,
         cancel: &cancel,
+        larger: None,
     };
     let outcome = run(&plan, partition, &mut replay, None, options, &mut (), None)?;
     println!("{}", answer::render_page(&outcome.answer, &outcome.usage));

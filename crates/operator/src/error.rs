@@ -10,6 +10,12 @@ use crate::infer::InferError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperatorError {
+    /// A stage asks the larger model, and none was given.
+    #[error("stage {stage:?} asks the larger model, and none was named; pass --larger NAME")]
+    NoLargerModel {
+        /// The stage.
+        stage: String,
+    },
     /// A file could not be read or written.
     #[error("{path}: cannot {action}")]
     Io {

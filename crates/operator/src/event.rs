@@ -40,6 +40,9 @@ pub enum Event {
     },
     /// The memory was consulted; the rest is about to be asked.
     MapStarted {
+        /// Name of the stage.
+        #[serde(default)]
+        stage: String,
         /// Units whose answers are remembered.
         remembered: u64,
         /// Units to ask.

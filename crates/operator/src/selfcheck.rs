@@ -353,6 +353,7 @@ fn decide(
         redact: false,
         clock: &|| 0,
         cancel: &cancel,
+        larger: None,
     };
     let outcome = run(plan, partition, &mut replay, None, options, &mut (), None)?;
     Ok((outcome.facts, outcome.answer))

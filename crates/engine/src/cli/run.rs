@@ -179,6 +179,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         redact: arguments.redact,
         clock: &clock,
         cancel: &cancel,
+        larger: None,
     };
     let mut progress = RunProgress::new(false);
     let outcome = operator::run::run_over(

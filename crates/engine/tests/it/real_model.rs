@@ -57,6 +57,7 @@ fn run(infer: &mut LocalInfer, memo: Option<&dyn Store>) -> RunOutcome {
         limit: Some(LIMIT),
         clock: &|| 0,
         cancel: &cancel,
+        larger: None,
     };
     operator::run::run(&plan, parts, infer, memo, options, &mut (), None).unwrap()
 }

@@ -4,15 +4,17 @@
 //! neighbours. Answers are checked against the questions before they are believed. Must not know
 //! who answered, nor whether the answer was remembered.
 
+use std::collections::BTreeMap;
+
 use crate::column::project;
 use crate::fact::{Evidence, Fact, FieldValue, Status};
 use crate::infer::{Answer, Labels, PPM, Question};
 use crate::ops::Unit;
-use crate::plan::{EVIDENCE_FIELD, EvidenceMode, Plan};
+use crate::plan::{EVIDENCE_FIELD, EvidenceMode, Field, MAP_STAGE, Plan, Turn};
 use crate::text::{self, Line, UnitText};
 
-/// Name of this stage in facts.
-pub const STAGE: &str = "map";
+/// Name of this stage in facts, where the plan names none.
+pub const STAGE: &str = MAP_STAGE;
 
 /// Makes a fact without decided values for a unit that ended in `status`; its columns are read.
 pub fn unanswered(
@@ -74,23 +76,26 @@ pub fn check(questions: &[Question], unit: &UnitText, answers: &[Answer]) -> Res
     Ok(())
 }
 
-/// Derives a unit's fact from checked answers: decided, or abstained with the values kept.
+/// Derives a unit's fact from the checked answers of a stage: decided, or abstained with the values
+/// kept.
 ///
 /// # Panics
 /// If the answers were not accepted by `check`.
 pub fn derive(
     plan: &Plan,
-    questions: &[Question],
+    stage: &str,
+    turn: &Turn,
     unit: &Unit,
     shown: &UnitText,
     answers: &[Answer],
 ) -> Fact {
+    let questions = &turn.questions;
     assert_eq!(
         answers.len(),
         questions.len(),
         "answers must be checked before they are believed"
     );
-    let mut fact = unanswered(plan, unit, Status::Decided, STAGE, None);
+    let mut fact = unanswered(plan, unit, Status::Decided, stage, None);
     fact.clipped_bytes = shown.clipped_bytes;
     let asked = |name: &str| {
         let place = questions
@@ -98,7 +103,7 @@ pub fn derive(
             .position(|question| question.field == name)?;
         Some((questions[place].labels.of(shown), &answers[place]))
     };
-    for field in &plan.fields {
+    for field in &turn.fields {
         let Some((labels, answer)) = asked(&field.name) else {
             continue;
         };
@@ -108,29 +113,12 @@ pub fn derive(
             .and_then(|name| asked(&name))
             .map(|(codes, answer)| codes[answer.chosen as usize].clone());
         fact.values.insert(field.name.clone(), value);
-        if fact.status == Status::Abstained {
-            continue;
-        }
-        let doubt = if answer.label_mass_ppm < field.label_mass_min_ppm {
-            Some((
-                "label mass",
-                answer.label_mass_ppm,
-                field.label_mass_min_ppm,
-            ))
-        } else if answer.margin_ppm < field.abstain_below_margin_ppm {
-            Some(("margin", answer.margin_ppm, field.abstain_below_margin_ppm))
-        } else {
-            None
-        };
-        if let Some((what, found, wanted)) = doubt {
-            fact.status = Status::Abstained;
-            let name = &field.name;
-            fact.reason = Some(format!(
-                "{what} of {name}: {found} ppm, the plan wants {wanted}"
-            ));
-        }
     }
-    let line = match plan.input.evidence {
+    if let Some(doubt) = doubt(&turn.fields, &fact.values) {
+        fact.status = Status::Abstained;
+        fact.reason = Some(doubt);
+    }
+    let line = match turn.evidence {
         EvidenceMode::Model => asked(EVIDENCE_FIELD)
             .and_then(|(_, answer)| shown.lines.get(answer.chosen as usize))
             .map(|line| (line, Some(line.number))),
@@ -140,6 +128,25 @@ pub fn derive(
     fact.evidence
         .extend(line.and_then(|(line, number)| quote(unit, line, number)));
     fact
+}
+
+/// Why values are too uncertain to count, by the thresholds of their fields; none where they count.
+pub fn doubt(fields: &[Field], values: &BTreeMap<String, FieldValue>) -> Option<String> {
+    fields.iter().find_map(|field| {
+        let value = values.get(&field.name)?;
+        let (mass, margin) = (value.label_mass_ppm?, value.margin_ppm?);
+        let (what, found, wanted) = if mass < field.label_mass_min_ppm {
+            ("label mass", mass, field.label_mass_min_ppm)
+        } else if margin < field.abstain_below_margin_ppm {
+            ("margin", margin, field.abstain_below_margin_ppm)
+        } else {
+            return None;
+        };
+        let name = &field.name;
+        Some(format!(
+            "{what} of {name}: {found} ppm, the plan wants {wanted}"
+        ))
+    })
 }
 
 /// Reads a line back from the record; none when the span does not lie in it.

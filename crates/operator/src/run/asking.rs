@@ -1,36 +1,39 @@
-//! The map stage of a run: what is remembered is looked up, equal texts are joined, and one job
+//! Stages that a model answers: what is remembered is looked up, equal texts are joined, and one job
 //! answers the rest.
 //!
-//! Every unit that comes in is settled here exactly once, whatever the backend does. An answer is in
-//! the store before it is told. Must not know predicates or the fold.
+//! Every unit that comes in is settled here or goes on, exactly once, whatever the backend does. An
+//! answer is in the store before it is told. Must not know predicates, the order of stages or the fold.
 
 use std::collections::HashMap;
 
-use super::{Pass, causes, failure};
+use super::flight::Flight;
+use super::{Backends, Pass, causes, failure};
 use crate::error::OperatorError;
 use crate::event::Event;
-use crate::fact::{Fact, Status};
+use crate::fact::{Fact, Status, Step};
 use crate::id::{FactKey, UnitId};
 use crate::infer::{
-    Completion, FailReason, Infer, InferError, InferJob, UnitOutcome, UnitTexts, UnitUsage,
+    BackendIdentity, Completion, FailReason, Infer, InferError, InferJob, UnitOutcome, UnitTexts,
+    UnitUsage,
 };
-use crate::ops::{Kept, Unit, Units, map};
-use crate::plan::Plan;
+use crate::ops::{Unit, Units, map};
+use crate::plan::{EvidenceMode, Plan, Select, Stage, StageOp, Then, Turn};
 use crate::store::{Store, StoredAnswers, fact_key};
 use crate::text::{self, TextProblem, UnitText};
 
 /// A unit on its way to the backend, without its text.
-pub(super) struct Asked {
-    unit: Kept,
+struct Asked {
+    flight: Flight,
     key: FactKey,
     /// Later units whose text is equal: they get its answer.
-    same: Vec<Kept>,
+    same: Vec<Flight>,
 }
 
 /// The texts of the units that are asked, each rendered when the backend wants it.
 struct Texts<'a> {
     plan: &'a Plan,
     units: &'a dyn Units,
+    evidence: EvidenceMode,
     asked: &'a [Asked],
 }
 
@@ -40,26 +43,32 @@ impl UnitTexts for Texts<'_> {
     }
 
     fn id(&self, place: usize) -> &UnitId {
-        &self.asked[place].unit.id
+        &self.asked[place].flight.kept.id
     }
 
     fn text(&self, place: usize) -> Result<UnitText, TextProblem> {
-        let (_, shown) = show(self.plan, self.units, &self.asked[place].unit)?;
+        let flight = &self.asked[place].flight;
+        let (_, shown) = show(self.plan, self.units, self.evidence, flight)?;
         Ok(shown)
     }
 }
 
 /// Reads a unit and renders what is shown of it.
-fn show(plan: &Plan, units: &dyn Units, kept: &Kept) -> Result<(Unit, UnitText), TextProblem> {
-    let unit = kept.read(units).map_err(|error| TextProblem {
+fn show(
+    plan: &Plan,
+    units: &dyn Units,
+    evidence: EvidenceMode,
+    flight: &Flight,
+) -> Result<(Unit, UnitText), TextProblem> {
+    let unit = flight.read(units).map_err(|error| TextProblem {
         reason: FailReason::Malformed,
         message: causes(&error),
     })?;
-    let shown = text::render(plan, &unit)?;
+    let shown = text::render_for(plan, &unit, &flight.shown_fields(), evidence)?;
     Ok((unit, shown))
 }
 
-/// Where the answer of a text comes from that was met before in this run.
+/// Where the answer of a text comes from that was met before in this stage.
 enum Met {
     /// Its unit is asked, at this place.
     Asked(usize),
@@ -67,54 +76,128 @@ enum Met {
     Settled(UnitId),
 }
 
-/// What the job has used up so far.
+/// What all jobs of a run have used up so far.
 #[derive(Default)]
-struct Spent {
+pub(super) struct Spent {
+    usage: UnitUsage,
+    pass: UnitUsage,
+    pub(super) over: Option<&'static str>,
+}
+
+impl Spent {
+    /// Counts a further pass from nothing.
+    pub(super) fn begin_pass(&mut self) {
+        self.pass = UnitUsage::default();
+    }
+}
+
+/// What a stage leaves.
+#[derive(Default)]
+pub(super) struct StageOutcome {
+    /// Units that a later stage takes.
+    pub(super) onward: Vec<Flight>,
+    /// Why the backend stopped before the end, when it did.
+    pub(super) failure: Option<InferError>,
+}
+
+/// One stage while it runs.
+struct Round<'r> {
+    place: usize,
+    stage: &'r Stage,
+    turn: &'r Turn,
+    identity: BackendIdentity,
+    store: Option<&'r dyn Store>,
+    onward: Vec<Flight>,
     done: u64,
     usage: UnitUsage,
-    over: Option<&'static str>,
+}
+
+/// How a unit's answer came about.
+#[derive(Default)]
+struct Manner {
+    remembered: bool,
+    same_as: Option<UnitId>,
+    cost: UnitUsage,
 }
 
 impl Pass<'_, '_> {
-    /// Renders what is shown of each unit and settles the units whose answers are remembered.
-    pub(super) fn recall(
+    /// Takes units through a stage that a model answers.
+    pub(super) fn ask_stage(
         &mut self,
-        kept: Vec<Kept>,
+        place: usize,
+        flights: Vec<Flight>,
+        backends: &mut Backends<'_>,
         store: Option<&dyn Store>,
+    ) -> Result<StageOutcome, OperatorError> {
+        let stage = &self.plan.stages[place];
+        let Some(turn) = self.plan.turn(stage) else {
+            return Ok(StageOutcome {
+                onward: flights,
+                failure: None,
+            });
+        };
+        let infer = backends.of(stage)?;
+        let identity = infer.identity().clone();
+        let mut round = Round {
+            place,
+            stage,
+            turn: &turn,
+            store: store.filter(|_| !identity.simulated),
+            identity,
+            onward: Vec::new(),
+            done: 0,
+            usage: UnitUsage::default(),
+        };
+        let asked = self.recall(flights, &mut round)?;
+        let failure = self.ask(asked, infer, &mut round)?;
+        Ok(StageOutcome {
+            onward: round.onward,
+            failure,
+        })
+    }
+
+    /// Renders what is shown of each unit and lands the units whose answers are remembered.
+    fn recall(
+        &mut self,
+        flights: Vec<Flight>,
+        round: &mut Round<'_>,
     ) -> Result<Vec<Asked>, OperatorError> {
-        let rubric = self.plan.rubric();
+        let turn = round.turn;
+        let remembered = self.usage.remembered_units;
         let mut asked: Vec<Asked> = Vec::new();
         // A recording answers units, not texts: what it says of equal ones may differ.
-        let mut met: Option<HashMap<FactKey, Met>> = (!self.identity.simulated).then(HashMap::new);
-        for kept in kept {
-            let (unit, shown) = match show(self.plan, self.units, &kept) {
+        let mut met: Option<HashMap<FactKey, Met>> = (!round.identity.simulated).then(HashMap::new);
+        for flight in flights {
+            let (unit, shown) = match show(self.plan, self.units, turn.evidence, &flight) {
                 Ok(read) => read,
                 Err(problem) => {
                     let reason = failure(problem.reason, &problem.message);
-                    self.settle(self.unanswered(&kept, Status::Errored, reason))?;
+                    let (status, name) = (Status::Errored, &round.stage.name);
+                    self.settle(flight.end(self.plan, self.units, status, name, reason))?;
                     continue;
                 }
             };
-            let key = fact_key(self.identity, &rubric, &self.questions, &shown);
+            let key = fact_key(&round.identity, &turn.rubric, &turn.questions, &shown);
             let known = met.as_ref().and_then(|met| met.get(&key));
             self.usage.duplicate_units += u64::from(known.is_some());
             let same_as = match known {
                 Some(Met::Asked(place)) => {
-                    asked[*place].same.push(kept);
+                    asked[*place].same.push(flight);
                     continue;
                 }
                 Some(Met::Settled(first)) => Some(first.clone()),
                 None => None,
             };
-            let stored = store
+            let stored = round
+                .store
                 .and_then(|store| store.get(&key))
-                .filter(|stored| map::check(&self.questions, &shown, &stored.answers).is_ok());
+                .filter(|stored| map::check(&turn.questions, &shown, &stored.answers).is_ok());
             let Some(stored) = stored else {
                 if let Some(met) = &mut met {
                     met.insert(key, Met::Asked(asked.len()));
                 }
                 asked.push(Asked {
-                    unit: kept,
+                    flight,
                     key,
                     same: Vec::new(),
                 });
@@ -122,35 +205,39 @@ impl Pass<'_, '_> {
             };
             self.usage.remembered_units += 1;
             self.usage.tokens_as_if_uncached += stored.cost.prompt_tokens;
-            let mut fact = map::derive(self.plan, &self.questions, &unit, &shown, &stored.answers);
-            fact.backend = Some(self.identity.name.clone());
-            fact.remembered = true;
-            match same_as {
-                Some(_) => fact.same_as = same_as,
-                None => {
-                    fact.cost = stored.cost;
-                    if let Some(met) = &mut met {
-                        met.insert(key, Met::Settled(unit.id));
-                    }
-                }
+            let name = &round.stage.name;
+            let fact = map::derive(self.plan, name, turn, &unit, &shown, &stored.answers);
+            let first = same_as.is_none();
+            let manner = Manner {
+                remembered: true,
+                same_as,
+                cost: if first {
+                    stored.cost
+                } else {
+                    UnitUsage::default()
+                },
+            };
+            if first && let Some(met) = &mut met {
+                met.insert(key, Met::Settled(unit.id));
             }
-            self.settle(fact)?;
+            self.land(flight, fact, round, manner)?;
         }
-        let same = asked.iter().map(|asked| asked.same.len() as u64);
+        let joined: u64 = asked.iter().map(|asked| asked.same.len() as u64).sum();
         self.journal.log(Event::MapStarted {
-            remembered: self.usage.remembered_units,
+            stage: round.stage.name.clone(),
+            remembered: self.usage.remembered_units - remembered,
             asked: asked.len() as u64,
-            duplicates: same.sum(),
+            duplicates: joined,
         })?;
         Ok(asked)
     }
 
-    /// Asks the backend in one job and settles every unit of it; nothing left asks nothing.
-    pub(super) fn ask(
+    /// Asks the backend in one job and lands every unit of it; nothing left asks nothing.
+    fn ask(
         &mut self,
         asked: Vec<Asked>,
         infer: &mut dyn Infer,
-        store: Option<&dyn Store>,
+        round: &mut Round<'_>,
     ) -> Result<Option<InferError>, OperatorError> {
         if asked.is_empty() {
             return Ok(None);
@@ -159,28 +246,26 @@ impl Pass<'_, '_> {
         let places: HashMap<UnitId, usize> = asked
             .iter()
             .enumerate()
-            .map(|(place, asked)| (asked.unit.id.clone(), place))
+            .map(|(place, asked)| (asked.flight.kept.id.clone(), place))
             .collect();
-        let (rubric, questions) = (self.plan.rubric(), self.questions.clone());
         let cancel = self.options.cancel;
         let texts = Texts {
             plan: self.plan,
             units: self.units,
+            evidence: round.turn.evidence,
             asked: &asked,
         };
         let job = InferJob {
-            rubric: &rubric,
-            questions: &questions,
+            rubric: &round.turn.rubric,
+            questions: &round.turn.questions,
             units: &texts,
             cancel,
         };
-        let mut spent = Spent::default();
         let mut broken: Option<OperatorError> = None;
         let result = infer.infer(job, &mut |completion| {
             // The seam takes no error back: the first one is kept, and the job is told to stop.
             if broken.is_none() {
-                let received =
-                    self.receive(completion, &asked, &mut done, &places, store, &mut spent);
+                let received = self.receive(completion, &asked, &mut done, &places, round);
                 if let Err(error) = received {
                     cancel.cancel();
                     broken = Some(error);
@@ -197,22 +282,23 @@ impl Pass<'_, '_> {
             }
             Err(error @ InferError::Failed(_)) => {
                 // The job's own count is lost; what its completed units report still stands.
-                self.usage.job.prompt_tokens += spent.usage.prompt_tokens;
-                self.usage.job.computed_tokens += spent.usage.computed_tokens;
-                self.usage.job.cached_tokens += spent.usage.cached_tokens;
+                self.usage.job.prompt_tokens += round.usage.prompt_tokens;
+                self.usage.job.computed_tokens += round.usage.computed_tokens;
+                self.usage.job.cached_tokens += round.usage.cached_tokens;
                 Some(error)
             }
             Err(error) => return Err(error.into()),
         };
-        let reason = match (&failure, spent.over, cancel.is_cancelled()) {
+        let reason = match (&failure, self.spent.over, cancel.is_cancelled()) {
             (Some(error), _, _) => causes(error),
             (None, Some(over), _) => over.to_owned(),
             (None, None, true) => String::from("cancelled before it was asked"),
             (None, None, false) => String::from("the backend did not complete it"),
         };
-        for (left, _) in asked.iter().zip(done).filter(|(_, done)| !done) {
-            for kept in std::iter::once(&left.unit).chain(&left.same) {
-                self.settle(self.unanswered(kept, Status::NotRun, reason.clone()))?;
+        let left = asked.into_iter().zip(done).filter(|(_, done)| !done);
+        for (left, _) in left {
+            for flight in std::iter::once(left.flight).chain(left.same) {
+                self.leave(flight, round, reason.clone())?;
             }
         }
         Ok(failure)
@@ -225,8 +311,7 @@ impl Pass<'_, '_> {
         asked: &[Asked],
         done: &mut [bool],
         places: &HashMap<UnitId, usize>,
-        store: Option<&dyn Store>,
-        spent: &mut Spent,
+        round: &mut Round<'_>,
     ) -> Result<(), OperatorError> {
         let unit_id = completion.unit_id.to_string();
         let Some(&place) = places.get(&completion.unit_id) else {
@@ -236,11 +321,12 @@ impl Pass<'_, '_> {
             return Err(OperatorError::DuplicateCompletion { unit_id });
         }
         let (first, usage) = (&asked[place], completion.usage);
-        let read = show(self.plan, self.units, &first.unit);
+        let evidence = round.turn.evidence;
+        let read = show(self.plan, self.units, evidence, &first.flight);
         let outcome = match (completion.outcome, &read) {
             (UnitOutcome::Answered(_), Err(problem)) => problem.clone().into(),
             (UnitOutcome::Answered(answers), Ok((_, shown))) => {
-                match map::check(&self.questions, shown, &answers) {
+                match map::check(&round.turn.questions, shown, &answers) {
                     Ok(()) => UnitOutcome::Answered(answers),
                     Err(message) => UnitOutcome::Failed {
                         reason: FailReason::Schema,
@@ -250,7 +336,7 @@ impl Pass<'_, '_> {
             }
             (other, _) => other,
         };
-        if let (UnitOutcome::Answered(answers), Some(store)) = (&outcome, store) {
+        if let (UnitOutcome::Answered(answers), Some(store)) = (&outcome, round.store) {
             let answers = answers.clone();
             store.put(
                 &first.key,
@@ -260,43 +346,48 @@ impl Pass<'_, '_> {
                 },
             )?;
         }
-        let over = spent.over.unwrap_or("cancelled");
-        let mut fact = self.conclude(&first.unit, read, &outcome, over);
-        fact.usage = usage;
-        fact.cost = usage;
-        self.settle(fact)?;
+        let manner = Manner {
+            cost: usage,
+            ..Manner::default()
+        };
+        self.conclude(first.flight.clone(), read, &outcome, round, manner)?;
         self.usage.tokens_as_if_uncached += usage.prompt_tokens;
-        for kept in &first.same {
-            let read = show(self.plan, self.units, kept);
-            let mut fact = self.conclude(kept, read, &outcome, over);
-            fact.same_as = Some(first.unit.id.clone());
-            self.settle(fact)?;
+        for flight in &first.same {
+            let read = show(self.plan, self.units, evidence, flight);
+            let manner = Manner {
+                same_as: Some(first.flight.kept.id.clone()),
+                ..Manner::default()
+            };
+            self.conclude(flight.clone(), read, &outcome, round, manner)?;
             self.usage.tokens_as_if_uncached += usage.prompt_tokens;
         }
-        spent.done += 1;
-        spent.usage += usage;
+        round.done += 1;
+        round.usage += usage;
+        self.spent.usage += usage;
+        self.spent.pass += usage;
         self.journal.log(Event::Progress {
-            done: spent.done,
+            done: round.done,
             asked: asked.len() as u64,
         })?;
-        self.check_budget(spent);
+        self.check_budget(round.stage.pass);
         Ok(())
     }
 
-    /// The fact of a unit that was asked, or whose text equals that of one which was.
+    /// Lands a unit that was asked, or whose text equals that of one which was.
     fn conclude(
-        &self,
-        kept: &Kept,
+        &mut self,
+        flight: Flight,
         read: Result<(Unit, UnitText), TextProblem>,
         outcome: &UnitOutcome,
-        over: &str,
-    ) -> Fact {
+        round: &mut Round<'_>,
+        manner: Manner,
+    ) -> Result<(), OperatorError> {
+        let over = self.spent.over.unwrap_or("cancelled").to_owned();
         let (status, reason) = match (outcome, &read) {
             (UnitOutcome::Answered(answers), Ok((unit, shown))) => {
-                let mut fact = map::derive(self.plan, &self.questions, unit, shown, answers);
-                fact.backend = Some(self.identity.name.clone());
-                fact.simulated = self.identity.simulated;
-                return fact;
+                let (plan, name) = (self.plan, &round.stage.name);
+                let fact = map::derive(plan, name, round.turn, unit, shown, answers);
+                return self.land(flight, fact, round, manner);
             }
             (UnitOutcome::Answered(_), Err(problem)) => {
                 (Status::Errored, failure(problem.reason, &problem.message))
@@ -304,48 +395,163 @@ impl Pass<'_, '_> {
             (UnitOutcome::Failed { reason, message }, _) => {
                 (Status::Errored, failure(*reason, message))
             }
-            (UnitOutcome::Cancelled, _) => (Status::Cancelled, over.to_owned()),
-            (UnitOutcome::NotRun, _) => (Status::NotRun, over.to_owned()),
+            (UnitOutcome::Cancelled, _) => (Status::Cancelled, over),
+            (UnitOutcome::NotRun, _) => (Status::NotRun, over),
         };
-        let mut fact = match &read {
-            Ok((unit, _)) => map::unanswered(self.plan, unit, status, map::STAGE, Some(reason)),
-            Err(_) => self.unanswered(kept, status, reason),
-        };
+        if status != Status::Errored && round.stage.pass > 0 {
+            return self.leave(flight, round, reason);
+        }
+        let mut fact = self.ended(flight, status, round, manner, reason);
         fact.clipped_bytes = read.map_or(0, |(_, shown)| shown.clipped_bytes);
-        fact.backend = Some(self.identity.name.clone());
-        fact.simulated = self.identity.simulated;
+        self.settle(fact)
+    }
+
+    /// Takes an answered unit's fact: it is settled, or it goes on to a later stage.
+    fn land(
+        &mut self,
+        mut flight: Flight,
+        mut fact: Fact,
+        round: &mut Round<'_>,
+        manner: Manner,
+    ) -> Result<(), OperatorError> {
+        let name = &round.stage.name;
+        fact.backend = Some(round.identity.name.clone());
+        if !self.plan.is_staged() {
+            fact.remembered = manner.remembered;
+            fact.same_as = manner.same_as;
+            fact.cost = manner.cost;
+            fact.usage = if manner.remembered {
+                UnitUsage::default()
+            } else {
+                manner.cost
+            };
+            return self.settle(fact);
+        }
+        let mut step = Step {
+            stage: name.clone(),
+            outcome: String::from("answered"),
+            values: fact.values.clone(),
+            observed: None,
+            backend: fact.backend.clone(),
+            remembered: manner.remembered,
+            same_as: manner.same_as,
+            cost: manner.cost,
+        };
+        if let StageOp::Select(select) = &round.stage.op {
+            let option = chosen(select, name, &fact);
+            let (label, then) = (option.label.name.clone(), option.then.clone());
+            step.outcome.clone_from(&label);
+            flight.step(step);
+            flight.choose(&then);
+            let status = match then {
+                Then::Exclude => Some(Status::Excluded),
+                Then::Abstain => Some(Status::Abstained),
+                Then::Run(_) => None,
+            };
+            if let Some(status) = status {
+                let reason = format!("selector {name} chose {label}");
+                let fact = flight.end(self.plan, self.units, status, name, reason);
+                return self.settle(fact);
+            }
+        } else {
+            flight.step(step);
+            flight.answer(self.plan, fact);
+        }
+        if flight.goes_on(self.plan, round.place + 1) {
+            round.onward.push(flight);
+            return Ok(());
+        }
+        self.settle(flight.finish(self.plan, self.units))
+    }
+
+    /// Settles a unit that was never asked because the run stopped. In a further pass what an earlier
+    /// one found stands.
+    fn leave(
+        &mut self,
+        flight: Flight,
+        round: &Round<'_>,
+        reason: String,
+    ) -> Result<(), OperatorError> {
+        let (plan, name) = (self.plan, &round.stage.name);
+        let fact = match round.stage.pass {
+            0 => flight.end(plan, self.units, Status::NotRun, name, reason),
+            _ => flight.finish(plan, self.units),
+        };
+        self.settle(fact)
+    }
+
+    /// The fact of a unit that was asked in vain, with what that cost.
+    fn ended(
+        &self,
+        mut flight: Flight,
+        status: Status,
+        round: &Round<'_>,
+        manner: Manner,
+        reason: String,
+    ) -> Fact {
+        let name = &round.stage.name;
+        let backend = Some(round.identity.name.clone());
+        if self.plan.is_staged() {
+            flight.step(Step {
+                stage: name.clone(),
+                outcome: status.name().to_owned(),
+                values: Default::default(),
+                observed: None,
+                backend: backend.clone(),
+                remembered: false,
+                same_as: manner.same_as.clone(),
+                cost: manner.cost,
+            });
+        }
+        let mut fact = flight.end(self.plan, self.units, status, name, reason);
+        fact.backend = backend;
+        if !self.plan.is_staged() {
+            fact.same_as = manner.same_as;
+            (fact.usage, fact.cost) = (manner.cost, manner.cost);
+        }
         fact
     }
 
-    /// The fact of a unit without an answer; without columns where its record cannot be read again.
-    fn unanswered(&self, kept: &Kept, status: Status, reason: String) -> Fact {
-        match kept.read(self.units) {
-            Ok(unit) => map::unanswered(self.plan, &unit, status, map::STAGE, Some(reason)),
-            Err(_) => Fact::bare(
-                kept.id.clone(),
-                kept.place.ordinal,
-                kept.source_hash,
-                status,
-                map::STAGE,
-                Some(reason),
-            ),
-        }
-    }
-
-    /// Stops the job once the plan's budget is spent; what is done stands.
-    fn check_budget(&self, spent: &mut Spent) {
+    /// Stops all jobs once the plan's budget, or that of the pass, is spent; what is done stands.
+    fn check_budget(&mut self, pass: usize) {
         let budget = &self.plan.budget;
         let seconds = self.journal.elapsed_us() / 1_000_000;
+        let of_pass = pass.checked_sub(1).map(|place| &self.plan.passes[place]);
+        let pass_over = of_pass
+            .and_then(|pass| pass.tokens_max)
+            .is_some_and(|most| self.spent.pass.computed_tokens >= most);
         if budget.seconds_max.is_some_and(|most| seconds >= most) {
-            spent.over = Some("budget seconds_max");
+            self.spent.over = Some("budget seconds_max");
         } else if budget
             .tokens_max
-            .is_some_and(|most| spent.usage.computed_tokens >= most)
+            .is_some_and(|most| self.spent.usage.computed_tokens >= most)
         {
-            spent.over = Some("budget tokens_max");
+            self.spent.over = Some("budget tokens_max");
+        } else if pass_over {
+            self.spent.over = Some("tokens_max of the pass");
         }
-        if spent.over.is_some() {
+        if self.spent.over.is_some() {
             self.options.cancel.cancel();
         }
+    }
+}
+
+/// The option that is taken: the most probable one, or where it is not clear the declared one.
+fn chosen<'s>(select: &'s Select, name: &str, fact: &Fact) -> &'s crate::plan::SelectOption {
+    let value = fact.values.get(name);
+    let label = value.map_or("", |value| value.label.as_str());
+    let margin = value.and_then(|value| value.margin_ppm).unwrap_or(0);
+    let wanted = match &select.unclear {
+        Some(unclear) if margin < unclear.margin_below_ppm => &unclear.option,
+        _ => label,
+    };
+    let option = select
+        .options
+        .iter()
+        .find(|option| option.label.name == wanted);
+    assert!(option.is_some(), "answers are among the declared options");
+    match option {
+        Some(option) => option,
+        None => unreachable!("checked above"),
     }
 }

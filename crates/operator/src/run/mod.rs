@@ -6,8 +6,10 @@
 //! answered is a status in the answer; only a broken contract or a broken disk stops the run.
 
 mod asking;
+mod flight;
 mod folding;
 mod journal;
+mod stages;
 mod summaries;
 
 use serde::{Deserialize, Serialize};
@@ -18,15 +20,15 @@ use crate::error::OperatorError;
 use crate::event::{Event, EventSink};
 use crate::fact::{Fact, Facts, FieldValue, Status};
 use crate::id::{ContentHash, UnitId};
-use crate::infer::{
-    BackendIdentity, CancelFlag, FailReason, Infer, InferError, JobUsage, Question,
-};
+use crate::infer::{BackendIdentity, CancelFlag, FailReason, Infer, InferError, JobUsage};
 use crate::ops::{BadUnit, Kept, Partition, Placed, Route, Unit, Units, map, prefilter};
-use crate::plan::{EvidenceMode, Plan};
+use crate::plan::{EvidenceMode, Plan, Stage};
 use crate::run_directory::RunDirectory;
 use crate::store::Store;
 use crate::text;
 
+use asking::Spent;
+use flight::Flight;
 use journal::Journal;
 
 /// How a run is bounded and watched; nothing here changes what an answer says about a unit.
@@ -39,6 +41,40 @@ pub struct RunOptions<'a> {
     pub redact: bool,
     /// Set by the caller to stop; the run sets it too when the plan's budget is spent.
     pub cancel: &'a CancelFlag,
+    /// The model that stages with `model = "larger"` ask.
+    pub larger: Option<&'a mut dyn Infer>,
+}
+
+/// Who is asked.
+struct Backends<'b> {
+    main: &'b mut dyn Infer,
+    larger: Option<&'b mut dyn Infer>,
+}
+
+impl Backends<'_> {
+    /// The backend that a stage asks.
+    fn of(&mut self, stage: &Stage) -> Result<&mut dyn Infer, OperatorError> {
+        match (&mut self.larger, stage.larger()) {
+            (_, false) => Ok(self.main),
+            (Some(larger), true) => Ok(*larger),
+            (None, true) => Err(OperatorError::NoLargerModel {
+                stage: stage.name.clone(),
+            }),
+        }
+    }
+
+    /// Whether any of them replays or scripts its answers.
+    fn simulated(&self) -> bool {
+        let larger = self.larger.as_ref();
+        self.main.identity().simulated || larger.is_some_and(|larger| larger.identity().simulated)
+    }
+
+    /// Refuses a plan that asks for a larger model where there is none.
+    fn suffice(&mut self, plan: &Plan) -> Result<(), OperatorError> {
+        plan.stages
+            .iter()
+            .try_for_each(|stage| self.of(stage).map(|_| ()))
+    }
 }
 
 /// What a run cost.
@@ -115,7 +151,16 @@ pub fn run_over(
     events: &mut dyn EventSink,
     directory: Option<&mut RunDirectory>,
 ) -> Result<RunOutcome<Facts>, OperatorError> {
-    let identity = infer.identity().clone();
+    let mut backends = Backends {
+        main: infer,
+        larger: match options.larger {
+            Some(larger) => Some(larger),
+            None => None,
+        },
+    };
+    backends.suffice(plan)?;
+    let identity = backends.main.identity().clone();
+    let simulated = backends.simulated();
     let store = store.filter(|_| !identity.simulated);
     let records = u64::from(units.len());
     let started_us = (options.clock)();
@@ -123,8 +168,13 @@ pub fn run_over(
         plan,
         units,
         identity: &identity,
-        questions: plan.questions(),
-        options: &options,
+        simulated,
+        spent: Spent::default(),
+        options: Bounds {
+            limit: options.limit,
+            redact: options.redact,
+            cancel: options.cancel,
+        },
         journal: Journal {
             events,
             directory,
@@ -142,14 +192,14 @@ pub fn run_over(
         plan_hash: plan.hash(),
         source_hash: units.source().hash,
         backend: identity.name.clone(),
-        simulated: identity.simulated,
+        simulated,
         units: records,
     })?;
     let kept = pass.filter()?;
-    let asked = pass.recall(kept, store)?;
-    let backend_failure = pass.ask(asked, infer, store)?;
+    let flights = kept.into_iter().map(Flight::new).collect();
+    let backend_failure = pass.go(flights, &mut backends, store)?;
     let broken = backend_failure.is_some();
-    let answer = pass.answer(infer, broken, store)?;
+    let answer = pass.answer(backends.main, broken, store)?;
     pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
     pass.journal.log(Event::RunFinished {
         coverage: answer.coverage,
@@ -173,13 +223,23 @@ pub fn run_over(
     })
 }
 
+/// What bounds a run.
+#[derive(Clone, Copy)]
+struct Bounds<'o> {
+    limit: Option<u32>,
+    redact: bool,
+    cancel: &'o CancelFlag,
+}
+
 /// The state of one run.
 struct Pass<'a, 'o> {
     plan: &'a Plan,
     units: &'a dyn Units,
     identity: &'a BackendIdentity,
-    questions: Vec<Question>,
-    options: &'o RunOptions<'o>,
+    /// Whether any backend is simulated.
+    simulated: bool,
+    spent: Spent,
+    options: Bounds<'o>,
     journal: Journal<'o>,
     facts: Facts,
     usage: RunUsage,
@@ -198,6 +258,11 @@ impl<'a> Pass<'a, '_> {
         };
         let mut kept = Vec::new();
         let (mut past, mut excluded, mut decided) = (0, 0, 0);
+        let first_stage = self
+            .plan
+            .stages
+            .first()
+            .map_or(map::STAGE, |stage| &stage.name);
         let units = self.units;
         units.visit(&mut |placed| {
             let (unit, place) = match placed {
@@ -215,7 +280,7 @@ impl<'a> Pass<'a, '_> {
                         kept.push(Kept::of(&unit, place));
                         return Ok(());
                     }
-                    self.settle(bare(Status::NotRun, map::STAGE, over.to_owned()))
+                    self.settle(bare(Status::NotRun, first_stage, over.to_owned()))
                 }
                 Route::Exclude { prefilter, reason } => {
                     excluded += 1;
@@ -253,6 +318,7 @@ impl<'a> Pass<'a, '_> {
 
     /// Records a unit's only fact.
     fn settle(&mut self, mut fact: Fact) -> Result<(), OperatorError> {
+        fact.simulated = self.simulated && fact.backend.is_some();
         if self.options.redact {
             for evidence in &mut fact.evidence {
                 evidence.quote = None;
@@ -309,9 +375,9 @@ impl<'a> Pass<'a, '_> {
             backend: AnswerBackend {
                 name: self.identity.name.clone(),
                 digest: ContentHash::from_bytes(self.identity.digest),
-                simulated: self.identity.simulated,
+                simulated: self.simulated,
             },
-            simulated: self.identity.simulated,
+            simulated: self.simulated,
             complete: counts.complete(),
             result_hash: ContentHash::from_bytes([0; 32]),
             tree: folded.tree,

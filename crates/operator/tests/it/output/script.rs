@@ -305,6 +305,7 @@ pub fn run_with(
         redact: setup.redact,
         clock: &clock,
         cancel: &CancelFlag::new(),
+        larger: None,
     };
     let outcome = run(
         plan,

@@ -31,6 +31,7 @@ fn stream(
         redact: false,
         clock: &|| 0,
         cancel: &CancelFlag::new(),
+        larger: None,
     };
     run_over(plan, units, script, store, options, &mut (), directory)
 }

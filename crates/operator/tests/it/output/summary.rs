@@ -228,6 +228,7 @@ fn who_cannot_write_or_may_not_any_more_is_not_asked() {
         redact: false,
         clock: &|| 0,
         cancel: &cancel,
+        larger: None,
     };
     let mut writer = Writer::new(&write);
     let parts = partition();

@@ -166,7 +166,7 @@ fn equal_facts_give_equal_trees_whatever_happened_before() {
     let golden = root.unwrap().hashes;
     assert_eq!(
         golden.fact_hash.to_string(),
-        "5228408679074481ec06417265f3b72d7b416aa3c5969df0a84f67c7ffccc190"
+        "2ae7709b9b2d6caae569b2d2a33054677e6003875ff5f2399ca95747aa0fa34a"
     );
     assert_eq!(
         golden.provenance_hash.to_string(),

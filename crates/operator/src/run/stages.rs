@@ -1,0 +1,100 @@
+//! The order of stages: which units go where, pass by pass, and what becomes of those that stop.
+//!
+//! Data goes forward; a stage never calls another. A further pass takes fewer units than the one
+//! before and only those that its stages ask for. Must not know how a model or a tool is asked.
+
+use super::flight::Flight;
+use super::{Backends, Pass, causes};
+use crate::error::OperatorError;
+use crate::fact::Status;
+use crate::infer::InferError;
+use crate::plan::{Stage, StageOp};
+use crate::store::Store;
+
+impl Pass<'_, '_> {
+    /// Takes units through all stages and settles every one of them.
+    pub(super) fn go(
+        &mut self,
+        mut flights: Vec<Flight>,
+        backends: &mut Backends<'_>,
+        store: Option<&dyn Store>,
+    ) -> Result<Option<InferError>, OperatorError> {
+        let plan = self.plan;
+        let mut failure = None;
+        let mut pass = 0;
+        for (place, stage) in plan.stages.iter().enumerate() {
+            if failure.is_some() || self.options.cancel.is_cancelled() {
+                break;
+            }
+            flights.sort_unstable_by_key(Flight::ordinal);
+            if stage.pass != pass {
+                pass = stage.pass;
+                self.spent.begin_pass();
+                flights = self.admit(flights, pass, place)?;
+            }
+            let (due, rest): (Vec<Flight>, Vec<Flight>) = flights
+                .into_iter()
+                .partition(|flight| flight.is_due(plan, stage));
+            flights = rest;
+            match &stage.op {
+                StageOp::Select(_) | StageOp::Map(_) => {
+                    let asked = self.ask_stage(place, due, backends, store)?;
+                    flights.extend(asked.onward);
+                    failure = asked.failure;
+                }
+                StageOp::Tool(_) => unreachable!("a plan cannot declare a tool yet"),
+            }
+        }
+        let reason = match &failure {
+            Some(error) => causes(error),
+            None => self.spent.over.unwrap_or("cancelled").to_owned(),
+        };
+        flights.sort_unstable_by_key(Flight::ordinal);
+        for flight in flights {
+            self.stop(flight, &reason)?;
+        }
+        Ok(failure)
+    }
+
+    /// Lets the first units that a pass's stages take into it, and settles the others.
+    fn admit(
+        &mut self,
+        flights: Vec<Flight>,
+        pass: usize,
+        place: usize,
+    ) -> Result<Vec<Flight>, OperatorError> {
+        let plan = self.plan;
+        let mut room = plan.passes[pass - 1].units_max;
+        let mut admitted = Vec::new();
+        for mut flight in flights {
+            let mut there = flight.clone();
+            there.admit(pass);
+            let wanted = plan.stages[place..]
+                .iter()
+                .any(|stage| there.is_due(plan, stage));
+            if wanted && room > 0 {
+                room -= 1;
+                flight.admit(pass);
+                admitted.push(flight);
+            } else {
+                self.settle(flight.finish(plan, self.units))?;
+            }
+        }
+        Ok(admitted)
+    }
+
+    /// Settles a unit that the run stopped before its next stage. In the first pass it is not run:
+    /// the plan wanted more than was done. In a further one its earlier result stands.
+    pub(super) fn stop(&mut self, flight: Flight, reason: &str) -> Result<(), OperatorError> {
+        let plan = self.plan;
+        let next = |stage: &&Stage| stage.pass == 0 && flight.is_due(plan, stage);
+        let fact = match plan.stages.iter().find(next) {
+            Some(stage) => {
+                let (status, reason) = (Status::NotRun, reason.to_owned());
+                flight.end(plan, self.units, status, &stage.name, reason)
+            }
+            None => flight.finish(plan, self.units),
+        };
+        self.settle(fact)
+    }
+}
