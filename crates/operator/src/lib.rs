@@ -5,7 +5,8 @@
 //! | operator  | from -> to              | law                                                   |
 //! |-----------|-------------------------|-------------------------------------------------------|
 //! | partition | records -> units        | disjoint and complete; a duplicate id stops the run   |
-//! | prefilter | unit -> route           | pure, idempotent, neighbours do not matter            |
+//! | index     | records -> values       | pure given the plan, the records and the files it names |
+//! | prefilter | unit -> route           | pure and idempotent given the indexes                 |
 //! | map       | units -> facts          | map(a ++ b) = map(a) ++ map(b) given the same answers |
 //! | reduce    | facts -> folded         | fold(a ++ b) = merge(fold a, fold b), in any order    |
 //! | summary   | claims -> prose         | none: code reads its numbers and ids again or refuses |
