@@ -55,8 +55,8 @@ pub(super) fn compute(
         .iter()
         .filter(|column| read.contains(&column.name.to_lowercase()))
         .collect();
-    let ids = statement.fill(database, &used, rows)?;
-    let found = statement.ask(&sandbox, &ids)?;
+    let (ids, longest) = statement.fill(database, &used, rows)?;
+    let found = statement.ask(&sandbox, &ids, longest)?;
     Ok(Made {
         table: Table::of_members(rows.len(), found, None),
         records: ids.len() as u64,
@@ -147,14 +147,16 @@ impl Statement<'_> {
         Ok(())
     }
 
-    /// Fills the columns that are read; returns the position of every id.
+    /// Fills the columns that are read; returns the position of every id, and the bytes of the longest
+    /// row.
     fn fill(
         &self,
         database: &Connection,
         columns: &[&Filled<'_>],
         rows: &dyn Rows,
-    ) -> Result<HashMap<String, u32>, OperatorError> {
+    ) -> Result<(HashMap<String, u32>, usize), OperatorError> {
         let mut ids = HashMap::new();
+        let mut longest = 0;
         let refused = |error: rusqlite::Error| self.refused(None, &error);
         let names: Vec<String> = columns.iter().map(|column| quoted(&column.name)).collect();
         // A statement that counts rows reads no column of them.
@@ -173,7 +175,11 @@ impl Statement<'_> {
             let mut insert = database.prepare(&insert).map_err(refused)?;
             rows.visit(&mut |row| {
                 ids.insert(row.id.to_owned(), row.ordinal);
-                let values = columns.iter().map(|column| value(&column.source, row));
+                let values: Vec<SqlValue> = columns
+                    .iter()
+                    .map(|column| value(&column.source, row))
+                    .collect();
+                longest = longest.max(values.iter().map(bytes).sum());
                 insert
                     .execute(params_from_iter(values))
                     .map_err(|error| self.refused(None, &error))?;
@@ -181,7 +187,7 @@ impl Statement<'_> {
             })?;
         }
         database.execute_batch("COMMIT").map_err(refused)?;
-        Ok(ids)
+        Ok((ids, longest))
     }
 
     /// Runs the statement; every row is held against the records.
@@ -189,9 +195,13 @@ impl Statement<'_> {
         &self,
         sandbox: &Sandbox,
         ids: &HashMap<String, u32>,
+        longest: usize,
     ) -> Result<Vec<(u32, Option<i64>, bool)>, OperatorError> {
         let guard = sandbox.guard();
         guard.limit_steps(self.spec.steps_max);
+        guard
+            .limit_values(longest)
+            .map_err(|error| self.refused(None, &error))?;
         let told = |error: &rusqlite::Error| match guard.is_spent() {
             true => self.fault(format!(
                 "was stopped after {} steps; make it simpler, or raise steps_max",
@@ -291,6 +301,13 @@ const STATEMENT_CHARS: usize = 120;
 
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn bytes(value: &SqlValue) -> usize {
+    match value {
+        SqlValue::Text(text) => text.len(),
+        _ => 8,
+    }
 }
 
 fn value(source: &Source<'_>, row: Row<'_>) -> SqlValue {

@@ -11,6 +11,7 @@ mod explain_tree;
 mod facts;
 mod flights;
 mod incremental;
+mod indexes;
 mod laws;
 mod recorded;
 mod replay;
