@@ -49,6 +49,7 @@ pub mod run;
 pub mod run_directory;
 pub mod selfcheck;
 pub mod store;
+pub mod survey;
 pub mod text;
 pub mod verify;
 mod words;

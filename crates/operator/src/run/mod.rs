@@ -30,12 +30,11 @@ use crate::run_directory::RunDirectory;
 use crate::store::Store;
 use crate::text;
 
-pub use ladder::{Rung, RungKind};
+pub use ladder::{Ladder, Rung, RungKind};
 
 use asking::Spent;
 use flight::Flight;
 use journal::Journal;
-use ladder::Ladder;
 
 /// How a run is bounded and watched; nothing here changes what an answer says about a unit.
 pub struct RunOptions<'a> {

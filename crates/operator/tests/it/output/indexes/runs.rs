@@ -248,7 +248,7 @@ fn a_route_that_no_index_gives_is_found() {
 fn another_record_elsewhere_can_change_a_route_and_no_answer_is_asked_again() {
     let (plan, mut records) = (plan(), records());
     let store = MemoryStore::default();
-    let mut run = |records: &[Value]| {
+    let run = |records: &[Value]| {
         let mut script = Script::new();
         let setup = Setup {
             memo: Some(&store),
@@ -261,7 +261,7 @@ fn another_record_elsewhere_can_change_a_route_and_no_answer_is_asked_again() {
     assert_eq!(asked.len(), 8);
     // Two more of component c: the one that there was is no longer rare.
     records.extend([40, 41].map(|number| {
-        json!({"number": number, "state": "open", "tag": "none", "title": "gateway", "body": "x", "component": "c"})
+        json!({"number": number, "state": "open", "tag": "none", "title": "gateway", "body": number, "component": "c"})
     }));
     let (after, asked) = run(&records);
     assert_eq!(before[39].stage, "prefilter:rare");
