@@ -67,6 +67,12 @@ pub(super) fn compute(
     Ok((made, file_hash))
 }
 
+/// Reads the file that a classifier comes from.
+pub(super) fn check(plan: &Plan, spec: &ClassifierIndex) -> Result<(), OperatorError> {
+    let (ClassifierSource::Labels { path, .. } | ClassifierSource::Model { path }) = &spec.source;
+    read_file(&plan.beside(path)).map(|_| ())
+}
+
 /// Trains or reads the classifier of an index, for callers that want to keep it.
 ///
 /// # Errors

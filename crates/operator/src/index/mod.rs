@@ -112,6 +112,19 @@ impl Indexes {
     }
 }
 
+/// Checks what of the plan's indexes can be refused before anything is computed: that statements are
+/// compiled, and that files are there.
+///
+/// # Errors
+/// As [`Indexes::compute`].
+pub fn check(plan: &Plan, rows: &dyn Rows) -> Result<(), OperatorError> {
+    plan.indexes.iter().try_for_each(|index| match &index.kind {
+        IndexKind::Sql(spec) => sql::check(plan, index, spec, rows),
+        IndexKind::Search(_) => Ok(()),
+        IndexKind::Classifier(spec) => classifier::check(plan, spec),
+    })
+}
+
 fn compute(
     plan: &Plan,
     index: &Index,

@@ -65,6 +65,19 @@ pub(super) fn compute(
     })
 }
 
+/// Compiles the statement over an empty table.
+pub(super) fn check(
+    plan: &Plan,
+    index: &Index,
+    spec: &SqlIndex,
+    rows: &dyn Rows,
+) -> Result<(), OperatorError> {
+    let statement = Statement { plan, index, spec };
+    let columns = columns(plan, rows)?;
+    let sandbox = Sandbox::open().map_err(|error| statement.refused(None, &error))?;
+    statement.prepare_empty(&sandbox, &columns).map(|_| ())
+}
+
 /// The columns of the table, from one look at all records.
 fn columns<'p>(plan: &'p Plan, rows: &dyn Rows) -> Result<Vec<Filled<'p>>, OperatorError> {
     let mut columns = Vec::new();
