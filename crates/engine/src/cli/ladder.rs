@@ -8,7 +8,7 @@ use super::words;
 /// Renders the steps, each with its cost in time and, where a model computed, in tokens.
 pub fn table(rungs: &[Rung]) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::NOTHING);
     table.set_header([
         "step",
         "in",

@@ -182,9 +182,7 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
         }
     };
     if let Err(problem) = &registry.indexes {
-        report.sources_absent = Some(format!(
-            "the plan's indexes cannot be computed again, so that no route can be checked: {problem}"
-        ));
+        report.indexes_absent = Some(problem.clone());
     }
     let mut without: HashMap<&UnitId, &Known> = registry.records.iter().collect();
     for fact in subject.facts {

@@ -57,7 +57,7 @@ pub fn render(outlook: &Outlook) -> String {
     }
     for stage in &survey.stages {
         let may = stage.may.join("; ");
-        words::entry(out, "may", &format!("{} {}: {may}", stage.op, stage.name));
+        words::entry(out, "may", &format!("{}: {may}", title(stage)));
     }
     expected(out, outlook);
     page
@@ -105,9 +105,17 @@ fn indexes(out: &mut String, outlook: &Outlook) {
     }
 }
 
+/// A stage by its operator and name; the only stage of a plan has both in one.
+fn title(stage: &StageSurvey) -> String {
+    match stage.op == stage.name {
+        true => stage.name.clone(),
+        false => format!("{} {}", stage.op, stage.name),
+    }
+}
+
 fn stages(stages: &[StageSurvey]) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::NOTHING);
     table.set_header([
         "stage",
         "units",
@@ -127,7 +135,7 @@ fn stages(stages: &[StageSurvey]) -> String {
             _ => String::from("?"),
         };
         table.add_row([
-            format!("{} {}", stage.op, stage.name),
+            title(stage),
             format!("{most}{}", stage.units),
             stage.malformed.len().to_string(),
             stage.too_long.len().to_string(),

@@ -203,7 +203,7 @@ fn a_run_over_a_file_has_the_facts_of_one_in_memory_and_is_verified() {
     assert_eq!(streamed.answer, whole.answer);
     let report = operator::verify::verify_directory(&home.path().join("run"), None).unwrap();
     assert!(report.holds(), "{:?}", report.findings);
-    assert_eq!(report.sources_absent, None);
+    assert_eq!((report.sources_absent, report.indexes_absent), (None, None));
 }
 
 #[test]
