@@ -87,6 +87,19 @@ impl RunProgress {
 impl EventSink for RunProgress {
     fn receive(&mut self, line: &EventLine) {
         match &line.event {
+            Event::IndexDone { report } => {
+                let learned = match &report.learned {
+                    Some(learned) => format!(
+                        ", learned from {} records, {} of them here and not judged",
+                        learned.records, learned.not_judged
+                    ),
+                    None => String::new(),
+                };
+                eprintln!(
+                    "index {}: {} of {} records are members{learned}",
+                    report.name, report.members, report.records
+                );
+            }
             Event::PrefilterDone {
                 excluded,
                 decided,

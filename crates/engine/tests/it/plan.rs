@@ -112,6 +112,43 @@ fn the_fixtures_numbers_are_known_before_a_run_and_the_run_has_them() {
 }
 
 #[test]
+fn indexes_over_the_fixture_have_known_members_and_survivors() {
+    let planned = Planned::new();
+    let plan = fixture("plans/proxies.toml");
+    let outlook = planned.plan(plan.to_str().unwrap(), &[]);
+    let indexes: Vec<_> = outlook["indexes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|index| {
+            (
+                index["name"].clone(),
+                index["valued"].clone(),
+                index["members"].clone(),
+            )
+        })
+        .collect();
+    let golden =
+        |name: &str, valued: u64, members: u64| (name.into(), valued.into(), members.into());
+    assert_eq!(
+        indexes,
+        [
+            golden("same_title", 1_000, 1_000),
+            golden("proxies", 1_000, 80)
+        ]
+    );
+    let golden = [
+        ("same_title", 1_000, 0, 0, 1_000),
+        ("proxies", 1_000, 0, 0, 1_000),
+        ("closed", 1_000, 0, 330, 670),
+        ("elsewhere", 670, 0, 615, 55),
+        ("in-passing", 55, 0, 17, 38),
+    ];
+    let golden = golden.map(|(name, a, b, c, d)| (name.to_owned(), a, b, c, d));
+    assert_eq!(counts(&outlook["ladder"]), golden);
+}
+
+#[test]
 fn equal_texts_long_ones_bad_records_and_limits_are_told_as_the_run_finds_them() {
     let planned = Planned::new();
     let text = PLAN.replace("max_chars = 100", "max_chars = 100000");

@@ -72,8 +72,9 @@ impl Indexes {
 
     /// Computes the plan's indexes over all records; `clock` is the caller's, in microseconds.
     ///
-    /// Memory: for an `sql` index the columns that its statement reads, for `search` 8 bytes per record
-    /// and 4 per word found, for a classifier its labelled records and 12 bytes per record and class.
+    /// Memory: 24 bytes per record, and per class of a classifier; while it is computed, for an `sql` index
+    /// also the ids and the columns that its statement reads, for `search` 4 bytes per word of the query
+    /// and record with any of them, for a classifier the words of the records that it learns from.
     ///
     /// # Errors
     /// [`OperatorError::Plan`] at the index, with the SQL engine's own words, where a statement is

@@ -94,10 +94,16 @@ const INDEX_SAID: &str = " [index ";
 
 /// The part of a predicate's reason that all units share which it settles.
 pub(crate) fn shared_reason(reason: &str) -> &str {
-    match reason.rsplit_once(INDEX_SAID) {
-        Some((shared, _)) if reason.ends_with(']') => shared,
+    match (said(reason), reason.rsplit_once(INDEX_SAID)) {
+        (Some(_), Some((shared, _))) => shared,
         _ => reason,
     }
+}
+
+/// What an index said of a unit, out of the reason that a predicate gave; none where none was asked.
+pub(crate) fn said(reason: &str) -> Option<&str> {
+    let (_, said) = reason.rsplit_once(INDEX_SAID)?;
+    said.strip_suffix(']')
 }
 
 fn routed<'a>(filter: &'a Prefilter, standing: Standing<'_>) -> Route<'a> {

@@ -4,11 +4,13 @@
 use std::fs;
 
 use operator::OperatorError;
+use operator::diff::{Cause, diff};
 use operator::event::Event;
 use operator::fact::{Facts, Status};
 use operator::infer::CancelFlag;
 use operator::ops::{FileUnits, Units};
 use operator::plan::Plan;
+use operator::recorded::RecordedRun;
 use operator::run::{RunOptions, RunOutcome, RungKind, run_over};
 use operator::run_directory::RunDirectory;
 use operator::store::MemoryStore;
@@ -268,6 +270,33 @@ fn another_record_elsewhere_can_change_a_route_and_no_answer_is_asked_again() {
     assert_eq!(after[39].stage, "prefilter:far");
     assert_ne!(before[39].fact_hash(), after[39].fact_hash());
     assert_eq!(asked, ["40", "41"]);
+}
+
+#[test]
+fn a_difference_names_the_index_where_nothing_of_the_unit_itself_changed() {
+    let home = tempfile::tempdir().unwrap();
+    let (plan, mut records) = (plan(), records());
+    let run = |name: &str, records: &[Value]| {
+        let path = home.path().join(name);
+        let mut directory = RunDirectory::create(&path, "0", json!({})).unwrap();
+        let setup = Setup {
+            directory: Some(&mut directory),
+            ..Setup::default()
+        };
+        run_with(&plan, &units(&plan, records), &mut Script::new(), setup).unwrap();
+        RecordedRun::open(&path).unwrap()
+    };
+    let before = run("before", &records);
+    records[38]["component"] = json!("c");
+    records[37]["component"] = json!("c");
+    let after = run("after", &records);
+    let difference = diff(&before, &after);
+    let unit = difference
+        .units
+        .iter()
+        .find(|unit| unit.unit_id.as_str() == "39")
+        .unwrap();
+    assert_eq!(unit.causes, [Cause::Index]);
 }
 
 #[test]
