@@ -4,6 +4,7 @@
 //! a [`Gauge`] and looked up in the store, and nothing is put. What depends on answers, such as a stage
 //! after a selector, is bounded and not guessed. Must not know tokens: a gauge counts them.
 
+mod may;
 mod sample;
 mod stage;
 
@@ -19,6 +20,7 @@ use crate::run::{Ladder, Rung};
 use crate::store::Store;
 use crate::text::{TextProblem, UnitText};
 
+pub use may::May;
 pub use sample::{Sample, measure};
 pub use stage::{Clipped, StageSurvey, TooLong};
 
@@ -63,6 +65,8 @@ pub struct Survey {
     pub over_limit: u64,
     /// What each stage would ask.
     pub stages: Vec<StageSurvey>,
+    /// What each index and stage may do.
+    pub may: Vec<May>,
 }
 
 /// A record that cannot be read.
@@ -148,6 +152,7 @@ pub fn survey(
         kept,
         over_limit: kept.saturating_sub(most),
         stages: looks.into_iter().map(stage::Look::finish).collect(),
+        may: may::may(plan),
     };
     Ok((survey, asked.unwrap_or_default()))
 }

@@ -142,7 +142,7 @@ pub fn run(
 /// Runs a plan over units, of which it holds no record longer than it needs it.
 ///
 /// Memory: about 110 bytes per unit, 130 more for each that goes past the predicates, what its values
-/// and columns take, and a few records. The store is neither read nor written for a simulated backend. Summaries are written
+/// and columns take, its indexes ([`Indexes::compute`]), and a few records. The store is neither read nor written for a simulated backend. Summaries are written
 /// by the same backend after the fold; one that cannot be written or does not pass is a refused claim.
 ///
 /// # Errors

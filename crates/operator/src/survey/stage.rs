@@ -42,8 +42,6 @@ pub struct StageSurvey {
     pub shared_tokens: Option<u64>,
     /// Tokens that they add: with the shared ones once, what would be computed.
     pub unit_tokens: Option<u64>,
-    /// What the stage may do, one line each.
-    pub may: Vec<String>,
 }
 
 /// A unit that would be errored.
@@ -129,7 +127,6 @@ impl<'t> Look<'t> {
                 asked: measured,
                 shared_tokens: ruler.as_ref().map(|ruler| ruler.shared_tokens()),
                 unit_tokens: measured,
-                may: may(plan, stage),
             },
             turn,
             identity: gauge.map(|gauge| gauge.identity().clone()),
@@ -222,47 +219,4 @@ impl<'t> Look<'t> {
         }
         survey
     }
-}
-
-/// What a stage may do.
-fn may(plan: &Plan, stage: &Stage) -> Vec<String> {
-    let mut may = Vec::new();
-    let fields = plan.input.text.iter();
-    let fields: Vec<String> = fields
-        .map(|text| format!("{} ({} characters)", text.field, text.max_chars))
-        .collect();
-    let reads = format!("reads {}", fields.join(", "));
-    match &stage.op {
-        StageOp::Select(select) => {
-            let options: Vec<&str> = select
-                .options
-                .iter()
-                .map(|option| option.label.name.as_str())
-                .collect();
-            may.push(reads);
-            may.push(format!("chooses one of {}", options.join(", ")));
-        }
-        StageOp::Map(map) => {
-            may.push(reads);
-            may.push(format!("decides {}", map.fields.join(", ")));
-        }
-        StageOp::Tool(tool) => {
-            may.push(format!("calls {}, if it is allowed", tool.tool));
-            may.push(format!("shows {} characters of its answer", tool.max_chars));
-        }
-    }
-    if stage.larger() {
-        may.push(String::from("asks the larger model"));
-    }
-    if stage.pass > 0 {
-        let pass = &plan.passes[stage.pass - 1];
-        may.push(format!(
-            "takes {} units in pass {}",
-            pass.units_max, pass.name
-        ));
-        if let Some(tokens) = pass.tokens_max {
-            may.push(format!("computes {tokens} tokens"));
-        }
-    }
-    may
 }

@@ -25,6 +25,7 @@ mod streamed;
 mod summary;
 mod summary_memory;
 mod summary_texts;
+mod survey;
 mod trees;
 mod verify;
 mod writer;

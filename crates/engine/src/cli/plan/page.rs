@@ -55,9 +55,12 @@ pub fn render(outlook: &Outlook) -> String {
     for stage in &survey.stages {
         lists(out, stage);
     }
-    for stage in &survey.stages {
-        let may = stage.may.join("; ");
-        words::entry(out, "may", &format!("{}: {may}", title(stage)));
+    for step in &survey.may {
+        words::entry(
+            out,
+            "may",
+            &format!("{}: {}", step.step, step.may.join("; ")),
+        );
     }
     expected(out, outlook);
     page
