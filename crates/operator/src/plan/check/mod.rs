@@ -50,7 +50,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     let columns = all(&file.column, |column| column::column(column, &fields))?;
     unique("column", names_of(&file.column, |column| &column.name))?;
     let indexes = all(&file.index, |file| index::index(file, text))?;
-    unique("index", names_of(&file.index, |index| &index.name))?;
+    unique("index table", names_of(&file.index, |index| &index.name))?;
     let prefilters = all(&file.prefilter, |prefilter| {
         prefilter::prefilter(prefilter, &fields, &indexes)
     })?;

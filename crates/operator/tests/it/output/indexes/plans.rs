@@ -163,7 +163,7 @@ fn mistakes_in_indexes_are_placed_and_cured() {
         (
             "name = \"near\"",
             "name = \"crowd\"",
-            "two indexs are named",
+            "two index tables are named",
         ),
         (
             "statement = \"SELECT _id FROM records\"",
