@@ -5,7 +5,8 @@
 //! | operator  | from -> to              | law                                                   |
 //! |-----------|-------------------------|-------------------------------------------------------|
 //! | partition | records -> units        | disjoint and complete; a duplicate id stops the run   |
-//! | prefilter | unit -> route           | pure, idempotent, neighbours do not matter            |
+//! | index     | records -> values       | pure given the plan, the records and the files it names |
+//! | prefilter | unit -> route           | pure and idempotent given the indexes                 |
 //! | map       | units -> facts          | map(a ++ b) = map(a) ++ map(b) given the same answers |
 //! | reduce    | facts -> folded         | fold(a ++ b) = merge(fold a, fold b), in any order    |
 //! | summary   | claims -> prose         | none: code reads its numbers and ids again or refuses |
@@ -34,6 +35,7 @@ pub mod explain;
 pub mod fact;
 pub mod fold;
 pub mod id;
+pub mod index;
 pub mod infer;
 mod nearest;
 pub mod ops;
@@ -47,8 +49,10 @@ pub mod run;
 pub mod run_directory;
 pub mod selfcheck;
 pub mod store;
+pub mod survey;
 pub mod text;
 pub mod verify;
+mod words;
 
 pub use error::OperatorError;
 pub use plan::Plan;

@@ -22,6 +22,8 @@
 mod check;
 mod file;
 mod hash;
+mod index;
+mod index_file;
 mod locate;
 mod operation;
 mod stage;
@@ -38,6 +40,7 @@ use crate::error::OperatorError;
 use crate::predicate::Predicate;
 use crate::record::Format;
 
+pub use index::{ClassifierIndex, ClassifierSource, Index, IndexKind, SearchIndex, SqlIndex};
 pub use operation::{
     ColumnRef, Filter, JoinKind, JoinSide, KeySource, Measure, Operation, Order, Reduce,
 };
@@ -74,6 +77,8 @@ pub struct Plan {
     pub task: String,
     /// What is read.
     pub input: Input,
+    /// What is computed over all records before the predicates, in order.
+    pub indexes: Vec<Index>,
     /// The predicates, in order; the first that matches decides.
     pub prefilters: Vec<Prefilter>,
     /// What is decided per unit, in order.
@@ -314,10 +319,14 @@ impl Plan {
 
     /// The input file, resolved against the plan file's directory.
     pub fn input_path(&self) -> Option<PathBuf> {
-        let relative = self.input.path.as_ref()?;
-        Some(match Path::new(&self.path).parent() {
+        Some(self.beside(self.input.path.as_ref()?))
+    }
+
+    /// A path of the plan, resolved against the plan file's directory.
+    pub fn beside(&self, relative: &Path) -> PathBuf {
+        match Path::new(&self.path).parent() {
             Some(directory) => directory.join(relative),
-            None => relative.clone(),
-        })
+            None => relative.to_owned(),
+        }
     }
 }

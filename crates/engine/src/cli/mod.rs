@@ -5,7 +5,9 @@ mod diff;
 mod eval;
 mod explain;
 mod fold;
+mod ladder;
 mod models;
+mod plan;
 mod progress;
 mod run;
 mod store;
@@ -21,6 +23,8 @@ use engine::model::isa::Isa;
 
 /// The command could not do its work.
 pub const EXIT_FAILED: u8 = 1;
+/// The command line or the plan is wrong.
+pub const EXIT_USAGE: u8 = 2;
 /// The work was done but some units have no answer: errored, cancelled or not run.
 pub const EXIT_INCOMPLETE: u8 = 3;
 /// Verification found something that does not hold; or two results differ, where it was asked that
@@ -51,6 +55,8 @@ comparisons.";
 enum Command {
     /// Answer a plan's question over its records.
     Run(run::RunArguments),
+    /// Check a plan and say what a run of it would do, before any model is asked.
+    Plan(plan::PlanArguments),
     /// Say what a run knows of a unit, a node or a claim, and what that rests on.
     Explain(explain::ExplainArguments),
     /// Say what changed between two runs, and what changed it.
@@ -77,6 +83,7 @@ impl Arguments {
         limit_instructions()?;
         match self.command {
             Command::Run(arguments) => run::run(arguments),
+            Command::Plan(arguments) => plan::plan(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Diff(arguments) => diff::run(&arguments),
             Command::Eval(arguments) => eval::eval(&arguments),

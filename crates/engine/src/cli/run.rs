@@ -13,6 +13,7 @@ use engine::models::{self, Environment, LocalModel, TerminalReporter};
 use engine::runner::{Reuse, RunnerOptions};
 use operator::Plan;
 use operator::fact::Facts;
+use operator::index::{self, UnitRows};
 use operator::infer::{CancelFlag, Infer};
 use operator::ops::FileUnits;
 use operator::replay::Replay;
@@ -162,6 +163,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         "batch_tokens": arguments.batch_tokens,
         "replay": arguments.replay,
     });
+    index::check(&plan, &UnitRows(&units))?;
     let mut directory = RunDirectory::create(&out, env!("CARGO_PKG_VERSION"), options)?;
     let store = open_store(&arguments)?;
     let mut backend = open_backend(&arguments)?;
@@ -268,7 +270,7 @@ fn open_store(arguments: &RunArguments) -> anyhow::Result<Option<RedbStore>> {
 }
 
 /// `runs/PLAN-INPUT`, from the stems of both files.
-fn default_directory(plan: &Path, input: &Path) -> PathBuf {
+pub(super) fn default_directory(plan: &Path, input: &Path) -> PathBuf {
     let stem = |path: &Path| {
         path.file_stem()
             .unwrap_or_default()

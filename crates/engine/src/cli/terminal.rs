@@ -7,6 +7,8 @@ use operator::answer::CitedAnswer;
 use operator::fact::Status;
 use operator::run::RunUsage;
 
+use super::ladder;
+
 /// Longest quote shown, in characters; the whole one is in `answer.json`.
 const QUOTE_CHARS: usize = 100;
 /// Citations shown for one claim.
@@ -56,6 +58,7 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
         }
     }
     render_usage(out, answer, usage);
+    line!(out, "\n{}", ladder::table(&usage.ladder));
     page
 }
 

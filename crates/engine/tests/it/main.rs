@@ -8,6 +8,7 @@ mod explain;
 mod generate;
 mod killed;
 mod packing;
+mod plan;
 mod real_model;
 mod reference;
 mod store;

@@ -8,6 +8,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::index_file::IndexFile;
 use super::locate::plan_error;
 use super::stage_file::{PassFile, StageFile};
 use super::{Action, Budget, ClipPolicy, EvidenceMode, FoldKey, JoinKind, Label, Order};
@@ -24,6 +25,8 @@ pub(super) struct PlanFile {
     pub(super) question: Spanned<String>,
     pub(super) rubric: Spanned<String>,
     pub(super) input: Spanned<InputFile>,
+    #[serde(default)]
+    pub(super) index: Vec<Spanned<IndexFile>>,
     #[serde(default)]
     pub(super) prefilter: Vec<Spanned<PrefilterFile>>,
     #[serde(default)]

@@ -41,6 +41,12 @@ impl Plan {
         for reduce in &self.reduces {
             encode_reduce(&mut canonical, reduce);
         }
+        if !self.indexes.is_empty() {
+            canonical.text("indexes").list(self.indexes.len());
+            for index in &self.indexes {
+                index.encode(&mut canonical);
+            }
+        }
         if self.staged {
             encode_stages(&mut canonical, &self.stages);
         }

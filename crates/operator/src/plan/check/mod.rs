@@ -3,6 +3,7 @@
 mod column;
 mod compound;
 mod field;
+mod index;
 mod input;
 mod names;
 mod operation;
@@ -48,8 +49,10 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     unique("field", names_of(&file.field, |field| &field.name))?;
     let columns = all(&file.column, |column| column::column(column, &fields))?;
     unique("column", names_of(&file.column, |column| &column.name))?;
+    let indexes = all(&file.index, |file| index::index(file, text))?;
+    unique("index table", names_of(&file.index, |index| &index.name))?;
     let prefilters = all(&file.prefilter, |prefilter| {
-        prefilter::prefilter(prefilter, &fields)
+        prefilter::prefilter(prefilter, &fields, &indexes)
     })?;
     unique(
         "prefilter",
@@ -81,6 +84,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         question,
         task,
         input,
+        indexes,
         prefilters,
         fields,
         columns,
