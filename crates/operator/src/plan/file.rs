@@ -8,6 +8,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::effect_file::EffectFile;
 use super::locate::plan_error;
 use super::stage_file::{PassFile, StageFile};
 use super::{Action, Budget, ClipPolicy, EvidenceMode, FoldKey, JoinKind, Label, Order};
@@ -38,6 +39,8 @@ pub(super) struct PlanFile {
     pub(super) stage: Vec<Spanned<StageFile>>,
     #[serde(default)]
     pub(super) pass: Vec<Spanned<PassFile>>,
+    #[serde(default)]
+    pub(super) effect: Vec<Spanned<EffectFile>>,
     #[serde(default)]
     pub(super) budget: Budget,
 }

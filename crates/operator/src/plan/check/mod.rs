@@ -2,6 +2,7 @@
 
 mod column;
 mod compound;
+mod effect;
 mod field;
 mod input;
 mod names;
@@ -74,6 +75,8 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
             tools: &[],
         },
     )?;
+    let effects = all(&file.effect, |file| effect::effect(file, &fields))?;
+    unique("effect", names_of(&file.effect, |effect| &effect.name))?;
     Ok(Plan {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -89,6 +92,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         stages,
         passes,
         staged: !file.stage.is_empty(),
+        effects,
         budget: file.budget,
     })
 }
