@@ -86,7 +86,7 @@ pub fn project(column: &Column, record: &Record) -> Option<ColumnValue> {
 }
 
 /// The one value at a path; a key that itself contains dots is found before its parts are.
-fn at<'a>(fields: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+pub(crate) fn at<'a>(fields: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     if let Some(value) = fields.get(path) {
         return Some(value);
     }
