@@ -25,8 +25,7 @@ const ISSUE_BYTES_MAX: u64 = 16 << 20;
 /// Longest part of a refusal's text that is told.
 const TOLD_CHARS: usize = 200;
 
-/// A service that keeps issues.
-#[derive(Debug)]
+/// A service that keeps issues. Not `Debug`: its token must not reach a log.
 pub struct HttpTracker {
     agent: ureq::Agent,
     url: String,

@@ -14,15 +14,17 @@ pub mod files;
 pub mod http;
 pub mod issue;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use operator::effect::{
-    Batch, EffectSection, EffectStatus, Effector, EffectsReport, Finding, Journal, Leases, Limits,
-    Outcome, Performer, intend, judge, perform, read_report, write_report,
+    Batch, Due, EffectRequest, EffectSection, EffectStatus, Effector, EffectsReport, Finding,
+    Journal, Leases, Limits, Outcome, Performer, intend, judge, look_back, perform, read_report,
+    tell, write_report,
 };
 use operator::error::OperatorError;
-use operator::id::ContentHash;
+use operator::id::{ContentHash, EffectKey};
 use operator::infer::CancelFlag;
 use operator::ops::FileUnits;
 use operator::plan::Plan;
@@ -162,46 +164,59 @@ pub fn carry_out(doing: &Doing<'_>) -> Result<EffectsReport, EffectsError> {
     let plan = Plan::parse(&files.manifest.plan_text, &files.manifest.plan_path)?;
     check_allowed(&plan, doing.allowed)?;
     let batches = gather(&plan, &files, doing.input)?;
-    let allowed: Vec<&Batch<'_>> = batches
-        .iter()
-        .filter(|batch| doing.allowed.contains(&batch.spec.name))
-        .collect();
     // All trackers open before the first effect is done.
     let mut trackers = Vec::new();
-    for batch in &allowed {
-        trackers.push(open(&plan, batch.spec, doing.leases)?);
+    for batch in &batches {
+        let allowed = doing.allowed.contains(&batch.spec.name);
+        let tracker = allowed.then(|| open(&plan, batch.spec, doing.leases));
+        trackers.push(tracker.transpose()?);
     }
     let answer = files.answer.result_hash;
     let mut journal = Journal::open(doing.run)?;
     journal.begin(answer, files.manifest.plan_hash, doing.allowed)?;
     let owner = owner(doing.run);
     let mut sections = Vec::new();
-    for (batch, tracker) in allowed.into_iter().zip(&trackers) {
+    for (batch, tracker) in batches.iter().zip(&trackers) {
+        let (name, action) = (&batch.spec.name, batch.spec.action);
+        let Some(tracker) = tracker else {
+            let outcomes = tell(&batch.requests, &journal);
+            if !outcomes.is_empty() {
+                sections.push(EffectSection::new(name, action, outcomes));
+            }
+            continue;
+        };
         let leases = Leases::new(&tracker.leases, &owner, LEASE_MS)?;
-        let mut outcomes = perform(
-            &batch.requests,
-            answer,
-            Performer {
-                journal: &mut journal,
-                leases: &leases,
-                effector: tracker.effector.as_ref(),
-                cancel: doing.cancel,
-                clock: &now_ms,
-                pause: &std::thread::sleep,
-                limits: doing.limits,
-            },
-        )?;
+        let left = left_over(&journal, batch);
+        let mut performer = Performer {
+            journal: &mut journal,
+            leases: &leases,
+            effector: tracker.effector.as_ref(),
+            cancel: doing.cancel,
+            clock: &now_ms,
+            pause: &std::thread::sleep,
+            limits: doing.limits,
+        };
+        look_back(&left, &mut performer)?;
+        let mut outcomes = perform(&batch.requests, answer, &mut performer)?;
         outcomes.extend(batch.refused.iter().cloned());
-        sections.push(EffectSection::new(
-            &batch.spec.name,
-            batch.spec.action,
-            outcomes,
-        ));
+        sections.push(EffectSection::new(name, action, outcomes));
     }
     let head = (journal.lines(), journal.head());
     let report = EffectsReport::new(files.manifest.plan_hash, answer, head, sections);
     write_report(doing.run, &report)?;
     Ok(report)
+}
+
+/// Effects that may have been sent for an earlier answer, and that this one does not ask for.
+fn left_over(journal: &Journal, batch: &Batch<'_>) -> Vec<EffectRequest> {
+    let due: BTreeSet<EffectKey> = batch.requests.iter().map(EffectRequest::key).collect();
+    let left = journal.standings().iter().filter(|(key, standing)| {
+        standing.request.effect == batch.spec.name
+            && standing.open > 0
+            && standing.due(true) != Due::Nothing
+            && !due.contains(key)
+    });
+    left.map(|(_, standing)| standing.request.clone()).collect()
 }
 
 /// Asks the trackers again for every receipt of a run; tells those that no longer hold.

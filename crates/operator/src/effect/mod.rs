@@ -36,7 +36,7 @@ pub use intend::{Batch, intend};
 pub use journal::{JOURNAL, Journal, read_journal};
 pub use lease::{Busy, Lease, Leases};
 pub use line::{Entry, JOURNAL_VERSION, Line, ReadBack, parse_lines};
-pub use perform::{Limits, Performer, perform};
+pub use perform::{Limits, Performer, look_back, perform, tell};
 pub use receipt::{Finding, Found, Observation, Receipt, judge};
 pub use recover::{Due, Recovered, Standing, State, recover};
 pub use report::{

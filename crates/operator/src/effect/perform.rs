@@ -71,7 +71,7 @@ pub struct Performer<'a> {
 pub fn perform(
     requests: &[EffectRequest],
     answer: ContentHash,
-    performer: Performer<'_>,
+    performer: &mut Performer<'_>,
 ) -> Result<Vec<Outcome>, OperatorError> {
     let mut drive = Drive {
         performer,
@@ -83,8 +83,56 @@ pub fn perform(
         .collect()
 }
 
-struct Drive<'a> {
-    performer: Performer<'a>,
+/// Reads back what an earlier answer began and this one does not ask for; nothing is sent.
+///
+/// # Errors
+/// As [`perform`].
+pub fn look_back(
+    requests: &[EffectRequest],
+    performer: &mut Performer<'_>,
+) -> Result<Vec<Outcome>, OperatorError> {
+    let mut drive = Drive {
+        performer,
+        unreachable: None,
+    };
+    let mut outcomes = Vec::new();
+    for request in requests {
+        let key = request.key();
+        let end = match drive.look(request, &key)? {
+            Ok(Seen::Ended(end)) => end,
+            Ok(Seen::Absent(_)) => drive.left(&key, "the answer no longer asks for it".to_owned()),
+            Err(unreadable) => drive.left(&key, unreadable.reason),
+        };
+        outcomes.push(end.told(request));
+    }
+    Ok(outcomes)
+}
+
+/// Says how effects stand that are not allowed this time, from the journal alone; none of them where
+/// none was ever begun.
+pub fn tell(requests: &[EffectRequest], journal: &Journal) -> Vec<Outcome> {
+    let begun = |request: &EffectRequest| journal.standing(&request.key()).is_some();
+    if !requests.iter().any(begun) {
+        return Vec::new();
+    }
+    let told = |request: &EffectRequest| {
+        let reason = "not allowed this time".to_owned();
+        match journal.standing(&request.key()) {
+            Some(standing) => match &standing.state {
+                State::Done(receipt) => End::Done(receipt.clone()),
+                State::Conflict(reason) => End::Other(EffectStatus::Conflict, reason.clone()),
+                _ if standing.open > 0 => End::Other(EffectStatus::Unknown, reason),
+                _ => End::Other(EffectStatus::NotRun, reason),
+            },
+            None => End::Other(EffectStatus::NotRun, reason),
+        }
+        .told(request)
+    };
+    requests.iter().map(told).collect()
+}
+
+struct Drive<'a, 'b> {
+    performer: &'a mut Performer<'b>,
     /// Why the tracker was given up: further effects would only wait as long again.
     unreachable: Option<String>,
 }
@@ -95,18 +143,23 @@ enum End {
     Other(EffectStatus, String),
 }
 
-impl Drive<'_> {
+impl End {
+    fn told(self, request: &EffectRequest) -> Outcome {
+        match self {
+            Self::Done(receipt) => Outcome::done(request, receipt),
+            Self::Other(status, reason) => Outcome::without(request, status, reason),
+        }
+    }
+}
+
+impl Drive<'_, '_> {
     fn one(
         &mut self,
         request: &EffectRequest,
         answer: ContentHash,
     ) -> Result<Outcome, OperatorError> {
         let key = request.key();
-        let end = self.end(request, &key, answer)?;
-        Ok(match end {
-            End::Done(receipt) => Outcome::done(request, receipt),
-            End::Other(status, reason) => Outcome::without(request, status, reason),
-        })
+        Ok(self.end(request, &key, answer)?.told(request))
     }
 
     fn end(

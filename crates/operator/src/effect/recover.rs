@@ -14,8 +14,8 @@ use crate::id::{ContentHash, EffectKey};
 pub struct Recovered {
     /// Where each stands.
     pub standings: BTreeMap<EffectKey, Standing>,
-    /// Answer, plan and allowed effects of the process that began last.
-    pub begun: Option<(ContentHash, ContentHash, Vec<String>)>,
+    /// The answer that was begun last, its plan, and all effects that were allowed for it.
+    pub begun: Option<(ContentHash, ContentHash, BTreeSet<String>)>,
     /// Tracker, issue and version to the version that an effect of this journal made of it.
     made: BTreeMap<(String, String, String), String>,
 }
@@ -114,7 +114,12 @@ impl Recovered {
                 plan,
                 allowed,
             } => {
-                self.begun = Some((*answer, *plan, allowed.clone()));
+                let mut names = match self.begun.take() {
+                    Some((before, _, names)) if before == *answer => names,
+                    _ => BTreeSet::new(),
+                };
+                names.extend(allowed.iter().cloned());
+                self.begun = Some((*answer, *plan, names));
                 Ok(())
             }
             Entry::Intended {
