@@ -217,7 +217,7 @@ impl Drive<'_, '_> {
         // One read more than writes: the last write is read back too.
         for attempt in 0..=attempts {
             if attempt > 0 && !reason.is_empty() {
-                self.wait(after_ms.take().unwrap_or(PAUSE_MS << attempt.min(10)));
+                self.wait(after_ms.take().unwrap_or(PAUSE_MS << (attempt - 1).min(10)));
             }
             let version = match self.look(request, key)? {
                 Ok(Seen::Ended(end)) => return Ok(end),

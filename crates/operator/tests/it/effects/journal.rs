@@ -202,7 +202,7 @@ fn one_process_at_a_time_writes_a_journal() {
 }
 
 #[test]
-fn keys_are_pinned_and_differ_by_everything_that_was_decided() {
+fn a_key_is_one_decisions_and_differs_by_all_that_was_decided() {
     let request = comment(1, "1", None);
     assert_eq!(request.key(), comment(1, "1", None).key());
     let mut keys = vec![request.key()];

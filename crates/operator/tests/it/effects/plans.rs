@@ -77,7 +77,7 @@ fn mistakes_in_effects_come_with_place_and_cure() {
             refusal("{reason.cause}", "{reason.blocker}"),
             "has no reasons",
         ),
-        (refusal("{field.cause}", "{field.cause"), "is no place"),
+        (refusal("{reason.cause})", "{reason.cause"), "lacks its }"),
         (refusal("{{{id}}}", "}"), "stands alone"),
         (
             refusal("effects_max = 3", "effects_max = 0"),
