@@ -163,7 +163,7 @@ fn check_outcome(
         return;
     };
     let request = &standing.request;
-    if standing.state != State::Done(receipt.clone()) {
+    if standing.state != State::Done(Box::new(receipt.clone())) {
         found("has another receipt than the journal".to_owned());
     }
     if request.effect != *name || !receipt.proves(request) {

@@ -110,7 +110,7 @@ pub enum ReadBack {
     /// It is done.
     Done {
         /// The proof.
-        receipt: Receipt,
+        receipt: Box<Receipt>,
     },
     /// It is not done.
     Absent {

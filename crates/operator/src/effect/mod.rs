@@ -7,7 +7,8 @@
 //! line      one line of the journal                       journal   the file of lines, each synced
 //! recover   lines -> where every effect stands, and what is due
 //! effector  the tracker, as the driver sees it            receipt   what reading back showed
-//! perform   the driver: intend, lease, read, write, read back
+//! drive     one effect: intend, lease, read, write, read back
+//! perform   all of them, and those that an earlier answer left
 //! report    receipts -> effects.json                      check     the report against its journal
 //! ```
 //!
@@ -19,6 +20,7 @@
 //! Must not know HTTP, files of trackers, the command line or a clock; they are handed in.
 
 mod check;
+mod drive;
 mod effector;
 mod intend;
 mod journal;

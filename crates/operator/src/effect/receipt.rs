@@ -93,7 +93,7 @@ impl Receipt {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
     /// It is done.
-    Done(Receipt),
+    Done(Box<Receipt>),
     /// It is not done; the issue is at this version.
     Absent(String),
     /// There is no such issue.
@@ -122,7 +122,7 @@ pub fn judge(request: &EffectRequest, observation: &Observation) -> Finding {
             found.version, request.resource
         ));
     }
-    Finding::Done(Receipt {
+    Finding::Done(Box::new(Receipt {
         key: request.key(),
         effect: request.effect.clone(),
         unit_id: request.unit_id.clone(),
@@ -133,5 +133,5 @@ pub fn judge(request: &EffectRequest, observation: &Observation) -> Finding {
         applied_version: found.version.clone(),
         observed_version: version.clone(),
         read_from: observation.read_from.clone(),
-    })
+    }))
 }

@@ -55,7 +55,7 @@ pub enum State {
     /// It cannot be done any more.
     Conflict(String),
     /// It is done.
-    Done(Receipt),
+    Done(Box<Receipt>),
 }
 
 /// What has to happen next.

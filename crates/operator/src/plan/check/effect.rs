@@ -18,8 +18,8 @@ use crate::plan::{Field, effect};
 const EFFECTS_MAX: u32 = 10_000;
 
 /// Fields of an issue that have an action of their own, or that the tracker keeps.
-pub const RESERVED: [&str; 6] = [
-    "version", "state", "labels", "comments", "messages", "applied",
+const RESERVED: [&str; 7] = [
+    "version", "state", "labels", "comments", "messages", "applied", "fence",
 ];
 
 pub(super) fn effect(spanned: &Spanned<EffectFile>, fields: &[Field]) -> Result<EffectSpec, Fault> {

@@ -213,6 +213,18 @@ fn nothing_is_written_to_an_issue_that_another_run_has_leased() {
 }
 
 #[test]
+fn what_another_run_has_done_is_not_waited_for_though_its_lease_lasts() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let tracker = Tracker::new(&["1"], &[]);
+    let requests = [comment(1, "1", Some("0"))];
+    process(first.path(), &tracker, &requests).unwrap();
+    let leases = Leases::new(&second.path().join("leases"), "crashed", u64::MAX / 2).unwrap();
+    let _held = leases.acquire("1", 1_000).unwrap().unwrap();
+    let outcomes = process(second.path(), &tracker, &requests).unwrap();
+    assert_eq!(status(&outcomes), [EffectStatus::Done]);
+}
+
+#[test]
 fn a_lease_lost_before_the_write_stops_it() {
     let place = tempfile::tempdir().unwrap();
     let tracker = Tracker::new(&["1"], &[Fate::Busy]);

@@ -162,7 +162,7 @@ fn entries_that_cannot_follow_are_refused() {
         assert_eq!(line, entries.len() as u64);
         assert!(problem.contains(what), "{problem}");
     };
-    refused(&[dispatched.clone()], "never intended");
+    refused(std::slice::from_ref(&dispatched), "never intended");
     refused(
         &[intended(key, &request), Entry::Confirmed { key }],
         "was not sent",
@@ -176,7 +176,7 @@ fn entries_that_cannot_follow_are_refused() {
     let other = comment(2, "1", None);
     let place = tempfile::tempdir().unwrap();
     let outcomes = process(place.path(), &Tracker::new(&["1"], &[]), &[other]).unwrap();
-    let receipt = outcomes[0].receipt.clone().unwrap();
+    let receipt = Box::new(outcomes[0].receipt.clone().unwrap());
     let found = ReadBack::Done { receipt };
     refused(
         &[

@@ -45,13 +45,15 @@ struct Issue {
     comments: Vec<(EffectKey, String, u64)>,
 }
 
+type AtWrite = Box<dyn FnMut(&EffectKey)>;
+
 pub struct Tracker {
     pub repeatable: bool,
     issues: RefCell<BTreeMap<String, Issue>>,
     pub fates: RefCell<VecDeque<Fate>>,
     late: RefCell<Vec<(EffectRequest, EffectKey, u64)>>,
     /// Called at every write, before it.
-    pub at_write: RefCell<Box<dyn FnMut(&EffectKey)>>,
+    pub at_write: RefCell<AtWrite>,
     pub writes: RefCell<BTreeMap<EffectKey, u32>>,
     pub reads: Cell<u32>,
     pub unreadable: Cell<bool>,
