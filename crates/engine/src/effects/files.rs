@@ -7,7 +7,9 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use operator::effect::{Dispatch, EffectRequest, Effector, Observation, Order, Unreadable};
+use operator::effect::{
+    Dispatch, EffectRequest, Effector, Observation, Order, Unreadable, sync_directory,
+};
 use operator::id::EffectKey;
 use operator::run_directory::replace;
 
@@ -73,9 +75,7 @@ impl FileTracker {
             serde_json::to_vec_pretty(issue).map_err(|error| told(error.to_string()))?;
         bytes.push(b'\n');
         replace(&path, &bytes).map_err(|error| told(error.to_string()))?;
-        File::open(&self.directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(|error| told(error.to_string()))
+        sync_directory(&self.directory).map_err(|error| told(error.to_string()))
     }
 }
 

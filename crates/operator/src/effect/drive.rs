@@ -89,7 +89,7 @@ impl<'a, 'b> Drive<'a, 'b> {
         }
         self.append(Entry::Intended {
             key: *key,
-            request: request.clone(),
+            request: Box::new(request.clone()),
             answer,
         })?;
         let mut lease = match self.lease(request, key)? {

@@ -62,7 +62,7 @@ impl Journal {
         }
         // The name has to outlast a power cut as well as the lines do.
         file.sync_all()
-            .and_then(|()| File::open(directory)?.sync_all())
+            .and_then(|()| sync_directory(directory))
             .map_err(|source| io(&path, "write", source))?;
         Ok(Self {
             recovered: recovered(&path, &lines)?,
@@ -141,6 +141,17 @@ impl Journal {
     /// Hash of the last line, by which all before it are named.
     pub fn head(&self) -> ContentHash {
         self.head
+    }
+}
+
+/// Puts a directory's names on disk, where the system has that.
+///
+/// # Errors
+/// Where the directory cannot be opened or written.
+pub fn sync_directory(directory: &Path) -> std::io::Result<()> {
+    match cfg!(unix) {
+        true => File::open(directory)?.sync_all(),
+        false => Ok(()),
     }
 }
 

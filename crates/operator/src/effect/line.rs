@@ -44,7 +44,7 @@ pub enum Entry {
         /// Its key.
         key: EffectKey,
         /// All of it.
-        request: EffectRequest,
+        request: Box<EffectRequest>,
         /// The answer that it follows from.
         answer: ContentHash,
     },

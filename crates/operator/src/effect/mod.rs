@@ -35,7 +35,7 @@ mod request;
 pub use check::{EffectsCheck, verify_effects};
 pub use effector::{Dispatch, Effector, Order, Unreadable};
 pub use intend::{Batch, intend};
-pub use journal::{JOURNAL, Journal, read_journal};
+pub use journal::{JOURNAL, Journal, read_journal, sync_directory};
 pub use lease::{Busy, Lease, Leases};
 pub use line::{Entry, JOURNAL_VERSION, Line, ReadBack, parse_lines};
 pub use perform::{Limits, Performer, look_back, perform, tell};

@@ -1,8 +1,13 @@
 //! The commands: what is shown, what is refused, and what the report's check finds.
 
+use std::net::TcpListener;
 use std::path::Path;
+use std::time::Duration;
 
-use operator::effect::EffectStatus;
+use engine::effects::http::HttpTracker;
+use operator::effect::{Dispatch, EffectRequest, EffectStatus, Effector as _, Order};
+use operator::id::{ContentHash, UnitId};
+use operator::plan::effect::Action;
 use serde_json::Value;
 
 use super::server::{Network, Server};
@@ -382,4 +387,36 @@ fn an_issue_that_moves_between_read_and_write_is_not_written_to() {
         .clone();
     assert_eq!(outcomes[1].status, EffectStatus::Conflict);
     assert_eq!(server.issue(1)["comments"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_service_that_stays_silent_leaves_a_write_unknown_and_one_that_is_away_does_not() {
+    let request = EffectRequest {
+        effect: "tell".to_owned(),
+        tracker: "http_tracker:there".to_owned(),
+        resource: "1".to_owned(),
+        action: Action::Comment,
+        set: None,
+        text: Some("hello".to_owned()),
+        expects: None,
+        unit_id: UnitId::new("1"),
+        source_hash: ContentHash::of_bytes(b"record"),
+        plan_hash: ContentHash::of_bytes(b"plan"),
+    };
+    let key = request.key();
+    let order = Order {
+        request: &request,
+        key: &key,
+        version: "1",
+        fence: 1,
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    // It takes connections, for the system does, and never says a word.
+    let silent = HttpTracker::new(&url, None, Duration::from_millis(50));
+    assert!(matches!(silent.dispatch(order), Dispatch::Unknown { .. }));
+    assert!(silent.read_back(&request, &key).is_err());
+    drop(listener);
+    let away = HttpTracker::new(&url, None, Duration::from_secs(5));
+    assert!(matches!(away.dispatch(order), Dispatch::Later { .. }));
 }

@@ -105,7 +105,7 @@ fn a_torn_last_line_is_dropped_and_written_over() {
     let request = comment(1, "1", None);
     let intend = || Entry::Intended {
         key: request.key(),
-        request: request.clone(),
+        request: Box::new(request.clone()),
         answer: answer(),
     };
     Journal::open(place.path())
@@ -148,7 +148,7 @@ fn entries_that_cannot_follow_are_refused() {
     let key = request.key();
     let intended = |key, request: &operator::effect::EffectRequest| Entry::Intended {
         key,
-        request: request.clone(),
+        request: Box::new(request.clone()),
         answer: answer(),
     };
     let dispatched = Entry::Dispatched {
