@@ -100,6 +100,7 @@ impl EventSink for RunProgress {
                 remembered,
                 asked,
                 duplicates,
+                ..
             } => self.begin(*remembered, *asked, *duplicates),
             // A unit that was never asked is not progress.
             Event::Unit {
