@@ -91,7 +91,7 @@ pub(crate) fn project_fields(column: &Column, fields: &Map<String, Value>) -> Op
 }
 
 /// The one value at a path; a key that itself contains dots is found before its parts are.
-fn at<'a>(fields: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+pub(crate) fn at<'a>(fields: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     if let Some(value) = fields.get(path) {
         return Some(value);
     }

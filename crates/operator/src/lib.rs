@@ -10,6 +10,7 @@
 //! | map       | units -> facts          | map(a ++ b) = map(a) ++ map(b) given the same answers |
 //! | reduce    | facts -> folded         | fold(a ++ b) = merge(fold a, fold b), in any order    |
 //! | summary   | claims -> prose         | none: code reads its numbers and ids again or refuses |
+//! | effect    | facts -> receipts       | exactly once per key; what is unknown is read, not redone |
 //!
 //! The crate asks questions through the trait [`infer::Infer`] and knows nothing of who answers: no
 //! tokens, no KV cache, no model, no HTTP, no async. It reads no clock, no environment and no
@@ -28,6 +29,7 @@ pub mod column;
 pub mod compose;
 pub mod coverage;
 pub mod diff;
+pub mod effect;
 pub mod error;
 pub mod eval;
 pub mod event;

@@ -20,6 +20,8 @@
 //! ```
 
 mod check;
+pub mod effect;
+mod effect_file;
 mod file;
 mod hash;
 mod index;
@@ -93,6 +95,8 @@ pub struct Plan {
     pub stages: Vec<Stage>,
     /// Further passes, in order, each with a smaller budget than the one before.
     pub passes: Vec<PassSpec>,
+    /// What the verified answer may change outside, in order.
+    pub effects: Vec<effect::EffectSpec>,
     /// Limits of a run.
     pub budget: Budget,
     /// Whether the file names its stages.

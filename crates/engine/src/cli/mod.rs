@@ -2,6 +2,7 @@
 
 mod bench;
 mod diff;
+mod effects;
 mod eval;
 mod explain;
 mod fold;
@@ -61,6 +62,8 @@ enum Command {
     Explain(explain::ExplainArguments),
     /// Say what changed between two runs, and what changed it.
     Diff(diff::DiffArguments),
+    /// Show what a run changed outside, finish what a crash left, or read it back.
+    Effects(effects::EffectsArguments),
     /// Compare a run's decisions with known labels.
     Eval(eval::EvalArguments),
     /// Check the fold itself on records whose answers are known.
@@ -86,6 +89,7 @@ impl Arguments {
             Command::Plan(arguments) => plan::plan(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Diff(arguments) => diff::run(&arguments),
+            Command::Effects(arguments) => effects::effects(&arguments),
             Command::Eval(arguments) => eval::eval(&arguments),
             Command::Fold(arguments) => fold::fold(&arguments),
             Command::Verify(arguments) => verify::verify(&arguments),

@@ -21,6 +21,7 @@ use operator::run::{RunOptions, RunOutcome};
 use operator::run_directory::RunDirectory;
 use operator::store::{RedbStore, Store, StoreOptions};
 
+use super::effects::{self, Finished};
 use super::progress::RunProgress;
 use super::{EXIT_INCOMPLETE, store, terminal};
 
@@ -79,6 +80,10 @@ pub struct RunArguments {
     /// Use no network: the model must already be here.
     #[arg(long)]
     offline: bool,
+    /// Do this effect of the plan once the answer is complete and verified [repeatable]. Without it
+    /// effects are only shown.
+    #[arg(long, value_name = "NAME")]
+    allow_effect: Vec<String>,
 }
 
 /// `--device`.
@@ -131,6 +136,7 @@ enum ReuseArgument {
 /// Runs the plan.
 pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let plan = Plan::load(&arguments.plan)?;
+    engine::effects::check_allowed(&plan, &arguments.allow_effect)?;
     let input = arguments
         .input
         .clone()
@@ -198,11 +204,22 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         let error = anyhow::anyhow!("{}", failure);
         eprintln!("error: {}", super::chain(&error));
     }
-    if outcome.answer.complete {
-        Ok(ExitCode::SUCCESS)
-    } else {
-        Ok(ExitCode::from(EXIT_INCOMPLETE))
+    if !outcome.answer.complete {
+        if !arguments.allow_effect.is_empty() {
+            eprintln!("no effect is done: the answer is incomplete");
+        }
+        return Ok(ExitCode::from(EXIT_INCOMPLETE));
     }
+    effects::after_run(
+        &plan,
+        &Finished {
+            run: &out,
+            input: &input,
+            allowed: &arguments.allow_effect,
+            json: arguments.json,
+        },
+        &cancel,
+    )
 }
 
 fn report(outcome: &RunOutcome<Facts>, arguments: &RunArguments, out: &Path) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@
 
 mod bench;
 mod cli;
+mod effects;
 mod explain;
 mod generate;
 mod killed;

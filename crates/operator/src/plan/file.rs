@@ -8,6 +8,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::effect_file::EffectFile;
 use super::index_file::IndexFile;
 use super::locate::plan_error;
 use super::stage_file::{PassFile, StageFile};
@@ -41,6 +42,8 @@ pub(super) struct PlanFile {
     pub(super) stage: Vec<Spanned<StageFile>>,
     #[serde(default)]
     pub(super) pass: Vec<Spanned<PassFile>>,
+    #[serde(default)]
+    pub(super) effect: Vec<Spanned<EffectFile>>,
     #[serde(default)]
     pub(super) budget: Budget,
 }

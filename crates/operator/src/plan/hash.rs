@@ -5,7 +5,7 @@
 
 use super::{
     Action, ColumnRef, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure, Operation,
-    Plan, Prefilter, Reduce, Select, Stage, StageOp, Then,
+    Plan, Prefilter, Reduce, Select, Stage, StageOp, Then, effect,
 };
 use crate::canonical::Canonical;
 use crate::id::ContentHash;
@@ -49,6 +49,9 @@ impl Plan {
         }
         if self.staged {
             encode_stages(&mut canonical, &self.stages);
+        }
+        if !self.effects.is_empty() {
+            effect::encode(&mut canonical, &self.effects);
         }
         ContentHash::of(&canonical)
     }

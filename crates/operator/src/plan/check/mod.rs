@@ -2,6 +2,7 @@
 
 mod column;
 mod compound;
+mod effect;
 mod field;
 mod index;
 mod input;
@@ -77,6 +78,8 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
             tools: &[],
         },
     )?;
+    let effects = all(&file.effect, |file| effect::effect(file, &fields))?;
+    unique("effect", names_of(&file.effect, |effect| &effect.name))?;
     Ok(Plan {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -93,6 +96,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         stages,
         passes,
         staged: !file.stage.is_empty(),
+        effects,
         budget: file.budget,
     })
 }
