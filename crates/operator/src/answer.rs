@@ -23,6 +23,7 @@ use crate::coverage::Counts;
 use crate::fact::{Cite, Fact, Status};
 use crate::fold::Hashes;
 use crate::id::{ContentHash, UnitId};
+use crate::ops::prefilter::shared_reason;
 use crate::ops::{Partition, Unit};
 use crate::text;
 
@@ -264,12 +265,12 @@ pub fn count_reasons<F: Borrow<Fact>>(facts: impl IntoIterator<Item = F>) -> Vec
     rows
 }
 
-/// The part of a reason that units share: errors and abstentions add the unit's own details.
+/// The part of a reason that units share: errors, abstentions and indexes add the unit's own details.
 fn reason_kind(fact: &Fact) -> Option<&str> {
     let reason = fact.reason.as_deref()?;
     match fact.status {
         Status::Errored | Status::Abstained => reason.split(": ").next(),
-        _ => Some(reason),
+        _ => Some(shared_reason(reason)),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::coverage::Counts;
 use crate::fact::Status;
 use crate::fold::{FoldWork, Hashes};
 use crate::id::{ContentHash, UnitId};
+use crate::index::IndexReport;
 
 /// Version of the line format.
 pub const EVENT_VERSION: u32 = 1;
@@ -32,6 +33,12 @@ pub enum Event {
         simulated: bool,
         /// Units of the partition.
         units: u64,
+    },
+    /// An index was computed over all records.
+    IndexDone {
+        /// What it took and gave.
+        #[serde(flatten)]
+        report: IndexReport,
     },
     /// Every predicate was evaluated.
     PrefilterDone {

@@ -22,8 +22,12 @@
 mod audit;
 mod canary;
 mod check;
+pub mod effect;
+mod effect_file;
 mod file;
 mod hash;
+mod index;
+mod index_file;
 mod locate;
 mod operation;
 mod stage;
@@ -42,6 +46,7 @@ use crate::record::Format;
 
 pub use audit::{AUDIT_STAGE, AuditSpec, Auditor, Unknown};
 pub use canary::{Abstention, CanarySpec, InlineCanary};
+pub use index::{ClassifierIndex, ClassifierSource, Index, IndexKind, SearchIndex, SqlIndex};
 pub use operation::{
     ColumnRef, Contract, Filter, JoinKind, JoinSide, KeySource, Measure, Operation, Order, Reduce,
 };
@@ -78,6 +83,8 @@ pub struct Plan {
     pub task: String,
     /// What is read.
     pub input: Input,
+    /// What is computed over all records before the predicates, in order.
+    pub indexes: Vec<Index>,
     /// The predicates, in order; the first that matches decides.
     pub prefilters: Vec<Prefilter>,
     /// What is decided per unit, in order.
@@ -96,6 +103,8 @@ pub struct Plan {
     pub canary: Option<CanarySpec>,
     /// How what was not found is sampled and read again.
     pub audit: Option<AuditSpec>,
+    /// What the verified answer may change outside, in order.
+    pub effects: Vec<effect::EffectSpec>,
     /// Limits of a run.
     pub budget: Budget,
     /// Whether the file names its stages.
@@ -327,7 +336,7 @@ impl Plan {
         Some(self.beside(self.input.path.as_ref()?))
     }
 
-    /// A file that the plan names, resolved against the plan file's directory.
+    /// A path of the plan, resolved against the plan file's directory.
     pub fn beside(&self, relative: &Path) -> PathBuf {
         match Path::new(&self.path).parent() {
             Some(directory) => directory.join(relative),

@@ -2,10 +2,13 @@
 
 mod bench;
 mod diff;
+mod effects;
 mod eval;
 mod explain;
 mod fold;
+mod ladder;
 mod models;
+mod plan;
 mod progress;
 mod run;
 mod store;
@@ -21,6 +24,8 @@ use engine::model::isa::Isa;
 
 /// The command could not do its work.
 pub const EXIT_FAILED: u8 = 1;
+/// The command line or the plan is wrong.
+pub const EXIT_USAGE: u8 = 2;
 /// The work was done but some units have no answer: errored, cancelled or not run.
 pub const EXIT_INCOMPLETE: u8 = 3;
 /// Verification found something that does not hold; or two results differ, where it was asked that
@@ -54,10 +59,14 @@ comparisons.";
 enum Command {
     /// Answer a plan's question over its records.
     Run(run::RunArguments),
+    /// Check a plan and say what a run of it would do, before any model is asked.
+    Plan(plan::PlanArguments),
     /// Say what a run knows of a unit, a node or a claim, and what that rests on.
     Explain(explain::ExplainArguments),
     /// Say what changed between two runs, and what changed it.
     Diff(diff::DiffArguments),
+    /// Show what a run changed outside, finish what a crash left, or read it back.
+    Effects(effects::EffectsArguments),
     /// Compare a run's decisions with known labels.
     Eval(eval::EvalArguments),
     /// Check the fold itself on records whose answers are known.
@@ -80,8 +89,10 @@ impl Arguments {
         limit_instructions()?;
         match self.command {
             Command::Run(arguments) => run::run(arguments),
+            Command::Plan(arguments) => plan::plan(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Diff(arguments) => diff::run(&arguments),
+            Command::Effects(arguments) => effects::effects(&arguments),
             Command::Eval(arguments) => eval::eval(&arguments),
             Command::Fold(arguments) => fold::fold(&arguments),
             Command::Verify(arguments) => verify::verify(&arguments),

@@ -7,6 +7,8 @@ use operator::answer::CitedAnswer;
 use operator::fact::Status;
 use operator::run::RunUsage;
 
+use super::ladder;
+
 /// Longest quote shown, in characters; the whole one is in `answer.json`.
 const QUOTE_CHARS: usize = 100;
 /// Citations shown for one claim.
@@ -66,6 +68,7 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
         line!(out, "\naudit            {}", audit.text);
     }
     render_usage(out, answer, usage);
+    line!(out, "\n{}", ladder::table(&usage.ladder));
     page
 }
 

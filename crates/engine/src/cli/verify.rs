@@ -41,11 +41,16 @@ pub fn verify(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
 /// Prints what was checked and what does not hold.
 pub fn conclude(subject: &str, report: &Report) -> anyhow::Result<ExitCode> {
     super::print(&render(subject, report))?;
-    Ok(match (report.holds(), &report.sources_absent) {
+    Ok(match (report.holds(), is_whole(report)) {
         (false, _) => ExitCode::from(EXIT_DIFFERS),
-        (true, Some(_)) => ExitCode::from(EXIT_UNCHECKED),
-        (true, None) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::from(EXIT_UNCHECKED),
+        (true, true) => ExitCode::SUCCESS,
     })
+}
+
+/// Whether all was there that is checked.
+fn is_whole(report: &Report) -> bool {
+    report.sources_absent.is_none() && report.indexes_absent.is_none()
 }
 
 fn render(subject: &str, report: &Report) -> String {
@@ -71,6 +76,13 @@ fn render(subject: &str, report: &Report) -> String {
              compared: {reason}; name them by --input FILE"
         ),
     };
+    if let Some(reason) = &report.indexes_absent {
+        let _ = writeln!(
+            out,
+            "NOT CHECKED      which predicate settled a record, since an index of the plan cannot be \
+             computed again: {reason}"
+        );
+    }
     for finding in report.findings.iter().take(SHOWN) {
         let _ = writeln!(out, "FAILED: {finding}");
     }
@@ -78,9 +90,9 @@ fn render(subject: &str, report: &Report) -> String {
     if findings > SHOWN {
         let _ = writeln!(out, "... and {} more", findings - SHOWN);
     }
-    let _ = match (findings, &report.sources_absent) {
-        (0, None) => write!(out, "\nVerified: all of it holds."),
-        (0, Some(_)) => write!(out, "\nVerified in part: what was checked holds."),
+    let _ = match (findings, is_whole(report)) {
+        (0, true) => write!(out, "\nVerified: all of it holds."),
+        (0, false) => write!(out, "\nVerified in part: what was checked holds."),
         (1, _) => write!(out, "\nNot verified: 1 finding."),
         (findings, _) => write!(out, "\nNot verified: {findings} findings."),
     };

@@ -5,10 +5,12 @@
 mod bench;
 mod canaries;
 mod cli;
+mod effects;
 mod explain;
 mod generate;
 mod killed;
 mod packing;
+mod plan;
 mod real_model;
 mod reference;
 mod store;

@@ -28,6 +28,8 @@ use super::file::{LabelText, Share};
 use super::{Plan, Prefilter, Turn, wording};
 use crate::canonical::Canonical;
 use crate::id::ContentHash;
+use crate::index::Indexes;
+use crate::predicate::Standing;
 use crate::record::Record;
 
 /// What precedes a prefilter's name where facts name it as their stage.
@@ -137,11 +139,15 @@ impl Plan {
 
     /// Whether the prefilter that settled a record calls it near its boundary; a value that cannot be
     /// compared does not make it near.
-    pub fn is_near(&self, stage: &str, record: &Record) -> bool {
+    pub fn is_near(&self, stage: &str, record: &Record, indexes: &Indexes) -> bool {
         let filters = self.prefilters.iter();
         let settled = |filter: &&Prefilter| stage.strip_prefix(PREFILTER) == Some(&filter.name);
         let near = filters.filter(settled).find_map(|f| f.near.as_ref());
-        near.is_some_and(|near| near.matches(&record.fields).unwrap_or(false))
+        let standing = Standing {
+            indexes,
+            ordinal: record.ordinal,
+        };
+        near.is_some_and(|near| near.matches(&record.fields, standing).unwrap_or(false))
     }
 }
 

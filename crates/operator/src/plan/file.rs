@@ -10,6 +10,8 @@ use toml::Spanned;
 
 use super::audit::AuditFile;
 use super::canary::CanaryFile;
+use super::effect_file::EffectFile;
+use super::index_file::IndexFile;
 use super::locate::plan_error;
 use super::stage_file::{PassFile, StageFile};
 use super::{Action, Budget, ClipPolicy, Contract, EvidenceMode, FoldKey, JoinKind, Label, Order};
@@ -27,6 +29,8 @@ pub(super) struct PlanFile {
     pub(super) rubric: Spanned<String>,
     pub(super) input: Spanned<InputFile>,
     #[serde(default)]
+    pub(super) index: Vec<Spanned<IndexFile>>,
+    #[serde(default)]
     pub(super) prefilter: Vec<Spanned<PrefilterFile>>,
     #[serde(default)]
     pub(super) field: Vec<Spanned<FieldFile>>,
@@ -42,6 +46,8 @@ pub(super) struct PlanFile {
     pub(super) pass: Vec<Spanned<PassFile>>,
     pub(super) canary: Option<Spanned<CanaryFile>>,
     pub(super) audit: Option<Spanned<AuditFile>>,
+    #[serde(default)]
+    pub(super) effect: Vec<Spanned<EffectFile>>,
     #[serde(default)]
     pub(super) budget: Budget,
 }

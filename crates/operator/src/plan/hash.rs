@@ -5,7 +5,7 @@
 
 use super::{
     Action, ColumnRef, Contract, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure,
-    Operation, Plan, Prefilter, Reduce, Select, Stage, StageOp, Then,
+    Operation, Plan, Prefilter, Reduce, Select, Stage, StageOp, Then, effect,
 };
 use crate::canonical::Canonical;
 use crate::id::ContentHash;
@@ -41,6 +41,12 @@ impl Plan {
         for reduce in &self.reduces {
             encode_reduce(&mut canonical, reduce);
         }
+        if !self.indexes.is_empty() {
+            canonical.text("indexes").list(self.indexes.len());
+            for index in &self.indexes {
+                index.encode(&mut canonical);
+            }
+        }
         if self.staged {
             encode_stages(&mut canonical, &self.stages);
         }
@@ -49,6 +55,9 @@ impl Plan {
         }
         if let Some(audit) = &self.audit {
             audit.encode(&mut canonical);
+        }
+        if !self.effects.is_empty() {
+            effect::encode(&mut canonical, &self.effects);
         }
         ContentHash::of(&canonical)
     }

@@ -16,6 +16,7 @@ use crate::eval::{Labels, read_labels};
 use crate::event::Event;
 use crate::fact::{Fact, FieldValue, Status};
 use crate::id::{ContentHash, FactKey, UnitId};
+use crate::index::Indexes;
 use crate::infer::{Answer, Infer, InferError, InferJob, UnitOutcome};
 use crate::ops::{Placed, Unit, map};
 use crate::plan::{AUDIT_STAGE, AuditSpec, Auditor, Plan, Turn, Unknown};
@@ -85,11 +86,12 @@ impl Pass<'_, '_> {
         &mut self,
         backends: &mut Backends<'_>,
         store: Option<&dyn Store>,
+        indexes: &Indexes,
     ) -> Result<Option<AuditReport>, OperatorError> {
         let Some(spec) = &self.plan.audit else {
             return Ok(None);
         };
-        let (found, members) = self.strata(spec)?;
+        let (found, members) = self.strata(spec, indexes)?;
         let strata: Vec<Stratum> = members.keys().cloned().collect();
         let drawn = draw(spec, &members);
         let (reader, readings) = match &self.labels {
@@ -138,8 +140,8 @@ impl Pass<'_, '_> {
     }
 
     /// Counts what was found and puts the rest into strata.
-    fn strata(&self, spec: &AuditSpec) -> Result<(u64, Members), OperatorError> {
-        let near = self.near()?;
+    fn strata(&self, spec: &AuditSpec, indexes: &Indexes) -> Result<(u64, Members), OperatorError> {
+        let near = self.near(indexes)?;
         let (mut found, mut members) = (0, Members::new());
         for fact in self.facts.iter() {
             match place(spec, &fact, near.contains(&fact.ordinal)) {
@@ -154,7 +156,7 @@ impl Pass<'_, '_> {
     }
 
     /// Units that the prefilter which settled them calls near.
-    fn near(&self) -> Result<BTreeSet<u32>, OperatorError> {
+    fn near(&self, indexes: &Indexes) -> Result<BTreeSet<u32>, OperatorError> {
         let mut near = BTreeSet::new();
         if self
             .plan
@@ -167,7 +169,7 @@ impl Pass<'_, '_> {
         self.units.visit(&mut |placed| {
             if let Placed::Unit(unit, _) = placed
                 && let Some(fact) = self.facts.get(unit.ordinal)
-                && self.plan.is_near(&fact.stage, &unit.record)
+                && self.plan.is_near(&fact.stage, &unit.record, indexes)
             {
                 near.insert(unit.ordinal);
             }

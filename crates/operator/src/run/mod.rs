@@ -10,6 +10,7 @@ mod auditing;
 mod flight;
 mod folding;
 mod journal;
+mod ladder;
 mod stages;
 mod summaries;
 
@@ -21,16 +22,20 @@ use crate::answer::{
 use crate::audit::AuditReport;
 use crate::breaker::{Guard, Guarded, Trip};
 use crate::compose::ComposeUsage;
+use crate::coverage::Counts;
 use crate::error::OperatorError;
 use crate::event::{Event, EventSink};
 use crate::fact::{Fact, Facts, FieldValue, Status};
 use crate::id::{ContentHash, UnitId};
+use crate::index::{Indexes, UnitRows};
 use crate::infer::{BackendIdentity, CancelFlag, FailReason, Infer, InferError, JobUsage};
-use crate::ops::{BadUnit, Kept, Partition, Placed, Route, Unit, Units, map, prefilter};
+use crate::ops::{BadUnit, Kept, Partition, Placed, Route, Unit, Units, map};
 use crate::plan::{AUDIT_STAGE, AuditSpec, Auditor, EvidenceMode, Plan, Stage};
 use crate::run_directory::RunDirectory;
 use crate::store::{Store, Withheld};
 use crate::text;
+
+pub use ladder::{Ladder, Rung, RungKind};
 
 use asking::Spent;
 use auditing::KnownLabels;
@@ -120,7 +125,7 @@ impl<'b> Backends<'b> {
 }
 
 /// What a run cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunUsage {
     /// What the backend counted for the run's job; all zero when nothing was asked.
     #[serde(flatten)]
@@ -139,6 +144,9 @@ pub struct RunUsage {
     /// What the plan's summaries cost; no part of `job`.
     #[serde(default)]
     pub composed: ComposeUsage,
+    /// What each index, predicate and stage decided and cost, in order.
+    #[serde(default)]
+    pub ladder: Vec<Rung>,
 }
 
 /// What a run yields; with all its facts, or with [`Facts`] that are read one at a time.
@@ -193,14 +201,14 @@ pub fn run(
 /// Runs a plan over units, of which it holds no record longer than it needs it.
 ///
 /// Memory: about 110 bytes per unit, 130 more for each that goes past the predicates, what its values
-/// and columns take, and a few records. The store is neither read nor written for a simulated backend. Summaries are written
+/// and columns take, its indexes ([`Indexes::compute`]), and a few records. The store is neither read nor written for a simulated backend. Summaries are written
 /// by the same backend after the fold; one that cannot be written or does not pass is a refused claim.
 ///
 /// # Errors
 /// `Infer` when the backend refuses the job as a whole; `UnknownCompletion` and
 /// `DuplicateCompletion` when it breaks its contract; `CoverageMismatch` and `CoverageOverlap` when
 /// facts and units differ; `Io` and `Store` when something cannot be written; `SourceChanged` when
-/// the input does not hold still.
+/// the input does not hold still; `Plan`, `Io` and `FileInvalid` when an index cannot be computed.
 pub fn run_over(
     plan: &Plan,
     units: &dyn Units,
@@ -230,6 +238,8 @@ pub fn run_over(
     let simulated = backends.simulated();
     let records = u64::from(units.len());
     let started_us = (options.clock)();
+    // What can be refused is refused before anything is written.
+    let indexes = Indexes::compute(plan, &UnitRows(units), options.clock)?;
     let mut pass = Pass {
         plan,
         units,
@@ -251,6 +261,8 @@ pub fn run_over(
         facts: Facts::with_units(units.len()),
         usage: RunUsage::default(),
         labels: auditing::known_labels(plan)?,
+        ladder: Ladder::new(plan, &indexes),
+        settled: Counts::default(),
     };
     if let Some(directory) = &mut pass.journal.directory {
         directory.begin(plan, units.source(), records, &identity)?;
@@ -262,7 +274,11 @@ pub fn run_over(
         simulated,
         units: records,
     })?;
-    let kept = pass.filter()?;
+    for report in indexes.reports() {
+        let report = report.clone();
+        pass.journal.log(Event::IndexDone { report })?;
+    }
+    let kept = pass.filter(&indexes)?;
     let flights = kept.into_iter().map(Flight::new).collect();
     let backend_failure = pass.go(flights, &mut backends, store)?;
     let trip = backends.guard.trip().cloned();
@@ -279,10 +295,11 @@ pub fn run_over(
     pass.usage.canary_tokens = backends.guard.usage().prompt_tokens;
     let audit = match &trip {
         Some(_) => None,
-        None => pass.audit(&mut backends, trusted)?,
+        None => pass.audit(&mut backends, trusted, &indexes)?,
     };
     // The auditor may have found the backend gone; what was decided before that stands.
     let answer = pass.answer(backends.main, broken, trip.as_ref(), audit, trusted)?;
+    pass.usage.ladder = std::mem::take(&mut pass.ladder).into_rungs();
     pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
     pass.journal.log(Event::RunFinished {
         coverage: answer.coverage,
@@ -329,11 +346,14 @@ struct Pass<'a, 'o> {
     usage: RunUsage,
     /// What the auditor knows already.
     labels: Option<KnownLabels>,
+    ladder: Ladder,
+    /// Units that have their fact.
+    settled: Counts,
 }
 
 impl<'a> Pass<'a, '_> {
     /// Accounts for unreadable records and applies the predicates; returns what needs an answer.
-    fn filter(&mut self) -> Result<Vec<Kept>, OperatorError> {
+    fn filter(&mut self, indexes: &Indexes) -> Result<Vec<Kept>, OperatorError> {
         // Cut before the memory is read, so that a warm run covers the same units as a cold one.
         let limit = self.options.limit.map_or(u64::MAX, u64::from);
         let budget = self.plan.budget.units_max.unwrap_or(u64::MAX);
@@ -344,6 +364,7 @@ impl<'a> Pass<'a, '_> {
         };
         let mut kept = Vec::new();
         let (mut past, mut excluded, mut decided) = (0, 0, 0);
+        let clock = self.journal.clock;
         let first_stage = self
             .plan
             .stages
@@ -359,7 +380,7 @@ impl<'a> Pass<'a, '_> {
             let bare = |status, stage: &str, reason| {
                 map::unanswered(plan, &unit, status, stage, Some(reason))
             };
-            match prefilter(plan, &unit) {
+            match self.ladder.route(plan, &unit, indexes, clock) {
                 Route::Model { .. } => {
                     past += 1;
                     if past <= limit.min(budget) {
@@ -371,7 +392,7 @@ impl<'a> Pass<'a, '_> {
                 Route::Exclude { prefilter, reason } => {
                     excluded += 1;
                     let stage = filter_stage(prefilter);
-                    self.settle(bare(Status::Excluded, &stage, reason.to_owned()))
+                    self.settle(bare(Status::Excluded, &stage, reason.into_owned()))
                 }
                 Route::Decide {
                     prefilter,
@@ -380,7 +401,7 @@ impl<'a> Pass<'a, '_> {
                 } => {
                     decided += 1;
                     let stage = filter_stage(prefilter);
-                    let mut fact = bare(Status::Decided, &stage, reason.to_owned());
+                    let mut fact = bare(Status::Decided, &stage, reason.into_owned());
                     fact.values = set
                         .iter()
                         .map(|(field, label)| (field.clone(), FieldValue::set(label.clone())))
@@ -418,6 +439,7 @@ impl<'a> Pass<'a, '_> {
                 unit_id: fact.unit_id.to_string(),
             });
         }
+        self.settled.add(fact.status);
         self.journal.log(Event::Unit {
             id: fact.unit_id,
             status: fact.status,

@@ -36,6 +36,8 @@ impl Pass<'_, '_> {
                 .into_iter()
                 .partition(|flight| flight.is_due(plan, stage));
             flights = rest;
+            let began = self.begin_rung();
+            let taken = due.len() as u64;
             match &stage.op {
                 StageOp::Select(_) | StageOp::Map(_) => {
                     let asked = self.ask_stage(place, due, backends, store)?;
@@ -44,6 +46,7 @@ impl Pass<'_, '_> {
                 }
                 StageOp::Tool(_) => unreachable!("a plan cannot declare a tool yet"),
             }
+            self.end_rung(stage, taken, &began);
         }
         let over = self.spent.over.clone();
         let reason = match &failure {

@@ -41,6 +41,12 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
         // Only the records tell near from far: without them no stratum can be counted again.
         return;
     }
+    if matches!(sources, Sources::Read(registry) if registry.standing(0).is_none())
+        && splits(subject.plan)
+    {
+        // Nor without the indexes that tell it, which is told apart.
+        return;
+    }
     let mut found = 0;
     let mut members: BTreeMap<Stratum, Vec<&Fact>> = BTreeMap::new();
     let rows: HashMap<&UnitId, &AuditedUnit> = audit
@@ -122,8 +128,12 @@ fn stratum(
             let filter = plan.prefilters.iter().find(|filter| filter.name == name);
             let near = filter.and_then(|filter| filter.near.as_ref());
             let fields = registry.fields(&fact.unit_id);
+            let standing = registry.standing(fact.ordinal);
             near.zip(fields)
-                .is_some_and(|(near, fields)| near.matches(fields).unwrap_or(false))
+                .zip(standing)
+                .is_some_and(|((near, fields), standing)| {
+                    near.matches(fields, standing).unwrap_or(false)
+                })
         }
         // No prefilter calls anything near, or the caller has turned back.
         (Some(_), Sources::Absent(_)) => false,

@@ -60,8 +60,11 @@ impl RunFiles {
                     .to_owned(),
             });
         }
+        let mut plan = Plan::parse(&manifest.plan_text, &format!("{shown} (plan_text)"))?;
+        // Files that its indexes name lie beside the plan's own.
+        plan.path.clone_from(&manifest.plan_path);
         Ok(Self {
-            plan: Plan::parse(&manifest.plan_text, &format!("{shown} (plan_text)"))?,
+            plan,
             facts: read_facts(&directory.join("facts.jsonl"))?,
             nodes: read_nodes(directory)?,
             answer: read_answer(directory)?,

@@ -11,6 +11,7 @@ use crate::column::{ColumnType, ColumnValue};
 use crate::fact::{Evidence, FACT_SCHEMA, Fact, FieldValue, Status};
 use crate::id::ContentHash;
 use crate::infer::{PPM, UnitUsage};
+use crate::ops::prefilter::shared_reason;
 use crate::plan::{AUDIT_STAGE, Action, EvidenceMode, Field, Plan, Prefilter};
 
 /// How the stages are called.
@@ -245,7 +246,16 @@ fn check_filtered(fact: &Fact, filter: &Prefilter, problems: &mut Vec<String>) {
             "is {} by prefilter {name}, which does not do so",
             fact.status
         ));
-    } else if fact.reason.as_ref() != Some(&filter.reason) {
+    } else if fact
+        .reason
+        .as_deref()
+        // What an index said is held against the records, which are not looked at here.
+        .map(|reason| match filter.when.is_indexed() {
+            true => shared_reason(reason),
+            false => reason,
+        })
+        != Some(&filter.reason)
+    {
         problems.push(format!(
             "its reason is {:?}, that of {name} another",
             fact.reason

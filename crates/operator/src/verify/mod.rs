@@ -177,6 +177,9 @@ pub struct Report {
     pub checked: Checked,
     /// Why nothing was compared with the records; none when they were at hand.
     pub sources_absent: Option<String>,
+    /// Why the routes that predicates gave were not checked; none when the plan's indexes, if it has any,
+    /// could be computed again.
+    pub indexes_absent: Option<String>,
 }
 
 impl Report {

@@ -4,7 +4,9 @@ mod audit;
 mod canary;
 mod column;
 mod compound;
+mod effect;
 mod field;
+mod index;
 mod input;
 mod names;
 mod operation;
@@ -52,8 +54,10 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     unique("field", names_of(&file.field, |field| &field.name))?;
     let columns = all(&file.column, |column| column::column(column, &fields))?;
     unique("column", names_of(&file.column, |column| &column.name))?;
+    let indexes = all(&file.index, |file| index::index(file, text))?;
+    unique("index table", names_of(&file.index, |index| &index.name))?;
     let prefilters = all(&file.prefilter, |prefilter| {
-        prefilter::prefilter(prefilter, &fields)
+        prefilter::prefilter(prefilter, &fields, &indexes)
     })?;
     unique(
         "prefilter",
@@ -86,6 +90,8 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         Some(audit) => Some(audit::audit(audit, &fields, &stages)?),
         None => None,
     };
+    let effects = all(&file.effect, |file| effect::effect(file, &fields))?;
+    unique("effect", names_of(&file.effect, |effect| &effect.name))?;
     Ok(Plan {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -93,6 +99,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         question,
         task,
         input,
+        indexes,
         prefilters,
         fields,
         columns,
@@ -103,6 +110,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         canary,
         audit,
         staged: !file.stage.is_empty(),
+        effects,
         budget: file.budget,
     })
 }

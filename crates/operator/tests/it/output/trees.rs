@@ -170,7 +170,7 @@ fn equal_facts_give_equal_trees_whatever_happened_before() {
     );
     assert_eq!(
         golden.provenance_hash.to_string(),
-        "0ef7019b357dad4821bfba2050403d945512ebdbd3901044d7a47f2f5f0943b0"
+        "6a6a1fe67add2f3a2af5c7230be8d06c1cefbe306200ae18d7071e7450ba66dc"
     );
 }
 
