@@ -11,11 +11,13 @@
 //! | [`runner`] | seals the prefix, forks it, packs records, reads answers, continues a prompt |
 //! | [`infer`] | implements the operator's `Infer` and `Compose`; the only module that knows both crates |
 //! | [`local`] | opens a model by name or path and joins the pieces |
+//! | [`effects`] | does what a verified run comes to, on trackers of files and over HTTP |
 //! | [`mod@bench`] | measures prefix reuse against its controls; knows the runner and texts, not the operator |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod bench;
+pub mod effects;
 pub mod error;
 pub mod infer;
 pub mod label_tree;

@@ -16,11 +16,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::audit::AuditReport;
+use crate::breaker::Trip;
 use crate::canonical::Canonical;
 use crate::coverage::Counts;
 use crate::fact::{Cite, Evidence, Fact, Status};
 use crate::fold::Hashes;
 use crate::id::{ContentHash, UnitId};
+use crate::ops::prefilter::shared_reason;
 use crate::ops::{Partition, Unit};
 use crate::text;
 
@@ -126,6 +129,32 @@ pub struct CitedAnswer {
     pub coverage_by_reason: Vec<ReasonCount>,
     /// The statements, in plan order.
     pub claims: Vec<Claim>,
+    /// What was found in a sample of what had not been; absent where the plan asks for no audit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditReport>,
+    /// Why nothing here may be taken for a fact; absent where no breaker opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
+}
+
+/// What an open breaker left: facts that are kept for inquiry and are not to be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quarantine {
+    /// Which breaker, and what it saw.
+    pub trip: Trip,
+    /// The same for a person; every claim is refused for it.
+    pub reason: String,
+}
+
+impl Quarantine {
+    /// The quarantine that a breaker puts a run under.
+    pub fn of(trip: &Trip) -> Self {
+        Self {
+            trip: trip.clone(),
+            reason: trip.to_string(),
+        }
+    }
 }
 
 impl CitedAnswer {
@@ -153,6 +182,12 @@ impl CitedAnswer {
             for cite in &claim.cites {
                 encode_cite(&mut canonical, cite);
             }
+        }
+        if let Some(audit) = &self.audit {
+            canonical.text("audit").value(&audit.content());
+        }
+        if let Some(quarantine) = &self.quarantine {
+            canonical.text("quarantine").text(&quarantine.reason);
         }
         ContentHash::of(&canonical)
     }
@@ -232,12 +267,12 @@ pub fn count_reasons<F: Borrow<Fact>>(facts: impl IntoIterator<Item = F>) -> Vec
     rows
 }
 
-/// The part of a reason that units share: errors and abstentions add the unit's own details.
+/// The part of a reason that units share: errors, abstentions and indexes add the unit's own details.
 fn reason_kind(fact: &Fact) -> Option<&str> {
     let reason = fact.reason.as_deref()?;
     match fact.status {
         Status::Errored | Status::Abstained => reason.split(": ").next(),
-        _ => Some(reason),
+        _ => Some(shared_reason(reason)),
     }
 }
 

@@ -235,6 +235,17 @@ pub enum OperatorError {
         /// Units in all.
         units: u64,
     },
+    /// An exhaustive claim was asked of a run in which some units have no answer.
+    #[error(
+        "an exhaustive claim speaks of every unit, and of {units} units {missing}; run again until all \
+         have an answer"
+    )]
+    NotExhaustive {
+        /// Units in all.
+        units: u64,
+        /// How many have no answer, by how they ended.
+        missing: String,
+    },
     /// The fact store cannot be opened, read or written.
     #[error("fact store {path}: {problem}")]
     Store {

@@ -7,6 +7,8 @@ use operator::answer::CitedAnswer;
 use operator::fact::Status;
 use operator::run::RunUsage;
 
+use super::ladder;
+
 /// Longest quote shown, in characters; the whole one is in `answer.json`.
 const QUOTE_CHARS: usize = 100;
 /// Citations shown for one claim.
@@ -27,6 +29,13 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
         line!(
             out,
             "SIMULATED: answers come from a recording, no model was asked.\n"
+        );
+    }
+    if let Some(quarantine) = &answer.quarantine {
+        line!(
+            out,
+            "QUARANTINED: {}; nothing of this run may be taken for a fact.\n",
+            quarantine.reason
         );
     }
     line!(out, "{}\n", answer.question);
@@ -53,7 +62,11 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
             line!(out, "    ... and {hidden} more");
         }
     }
+    if let Some(audit) = &answer.audit {
+        line!(out, "\naudit            {}", audit.text);
+    }
     render_usage(out, answer, usage);
+    line!(out, "\n{}", ladder::table(&usage.ladder));
     page
 }
 

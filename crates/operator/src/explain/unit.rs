@@ -14,6 +14,7 @@ use crate::fold::{Hashes, NodeRecord, Reducer, UnitRef};
 use crate::id::{ContentHash, UnitId};
 use crate::infer::UnitUsage;
 use crate::ops::map;
+use crate::plan::AUDIT_STAGE;
 use crate::recorded::{RecordedRun, node_name};
 
 /// All that a run knows of one unit.
@@ -169,6 +170,7 @@ fn tell(fact: &Fact) -> String {
         (Status::Decided, Some(name)) => {
             format!("the predicate {name} decided it without a model: {reason}")
         }
+        (Status::Decided, None) if fact.stage == AUDIT_STAGE => format!("it was {reason}"),
         (Status::Decided, None) => {
             let who = fact.backend.as_deref().unwrap_or("nobody");
             let how = match (&fact.same_as, fact.remembered) {

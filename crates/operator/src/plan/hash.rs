@@ -6,8 +6,8 @@
 use regex::Regex;
 
 use super::{
-    Action, ColumnRef, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure, Nearness,
-    Operation, Plan, Prefilter, Reduce, Select, Stage, StageOp, Then,
+    Action, ColumnRef, Contract, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure,
+    Nearness, Operation, Plan, Prefilter, Reduce, Select, Stage, StageOp, Then, effect,
 };
 use crate::canonical::Canonical;
 use crate::id::ContentHash;
@@ -44,8 +44,23 @@ impl Plan {
             encode_reduce(&mut canonical, reduce);
         }
         encode_unit(&mut canonical, self);
+        if !self.indexes.is_empty() {
+            canonical.text("indexes").list(self.indexes.len());
+            for index in &self.indexes {
+                index.encode(&mut canonical);
+            }
+        }
         if self.staged {
             encode_stages(&mut canonical, &self.stages);
+        }
+        if let Some(canary) = &self.canary {
+            canary.encode(&mut canonical);
+        }
+        if let Some(audit) = &self.audit {
+            audit.encode(&mut canonical);
+        }
+        if !self.effects.is_empty() {
+            effect::encode(&mut canonical, &self.effects);
         }
         ContentHash::of(&canonical)
     }
@@ -195,6 +210,9 @@ fn encode_prefilter(canonical: &mut Canonical, prefilter: &Prefilter) {
     for (field, label) in &prefilter.set {
         canonical.text(field).text(label);
     }
+    if let Some(near) = &prefilter.near {
+        near.encode(canonical.text("near"));
+    }
 }
 
 fn encode_field(canonical: &mut Canonical, field: &Field) {
@@ -223,6 +241,9 @@ fn encode_reduce(canonical: &mut Canonical, reduce: &Reduce) {
     canonical
         .optional_text(reduce.claim.as_deref())
         .u32(reduce.cite_max);
+    if reduce.contract == Contract::Exhaustive {
+        canonical.text("exhaustive");
+    }
 }
 
 fn encode_operation(canonical: &mut Canonical, op: &Operation) {

@@ -271,5 +271,11 @@ pub(super) fn answer(answer: &CitedAnswer) -> ContentHash {
             }
         }
     }
+    if let Some(audit) = &answer.audit {
+        text.text("audit").value(&audit.content());
+    }
+    if let Some(quarantine) = &answer.quarantine {
+        text.text("quarantine").text(&quarantine.reason);
+    }
     ContentHash::of(&text)
 }

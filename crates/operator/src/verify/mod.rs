@@ -9,6 +9,7 @@
 //! conclusions.rs, compound.rs,
 //!   wording.rs, claims.rs            every claim, from all facts at once
 //! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
+//! audit.rs, quarantine.rs            what a sample proves; what an open breaker leaves
 //! answer.rs                          coverage and the head of the answer
 //! witness.rs, directory.rs           the two forms in which a fold is kept
 //! lineage.rs                         which units a claim rests on
@@ -24,6 +25,7 @@
 
 mod answer;
 mod arranged;
+mod audit;
 mod claims;
 mod components;
 mod compound;
@@ -37,6 +39,7 @@ mod hash;
 mod lineage;
 mod nodes;
 mod prose;
+mod quarantine;
 mod read;
 mod shape;
 mod sources;
@@ -178,6 +181,9 @@ pub struct Report {
     pub checked: Checked,
     /// Why nothing was compared with the records; none when they were at hand.
     pub sources_absent: Option<String>,
+    /// Why the routes that predicates gave were not checked; none when the plan's indexes, if it has any,
+    /// could be computed again.
+    pub indexes_absent: Option<String>,
 }
 
 impl Report {
@@ -228,9 +234,13 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
         counted,
     };
     nodes::check(subject, &derived.nodes, report);
-    claims::check(subject, &derived.claims, report);
-    let counts = derive::tally(subject.facts.iter());
-    summaries::check(subject, &derived, counts, report);
+    quarantine::check(subject, report);
+    if subject.answer.quarantine.is_none() {
+        claims::check(subject, &derived.claims, report);
+        let counts = derive::tally(subject.facts.iter());
+        summaries::check(subject, &derived, counts, report);
+    }
+    audit::check(subject, sources, report);
     answer::check(subject, &derived.nodes, sources, report);
     derived
 }

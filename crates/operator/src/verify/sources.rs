@@ -14,8 +14,10 @@ use crate::error::OperatorError;
 use crate::fact::{Cite, Evidence, Fact, Status};
 use crate::group;
 use crate::id::{ContentHash, UnitId};
-use crate::ops::partition;
-use crate::plan::{Action, MAP_STAGE, Plan};
+use crate::index::{Indexes, Row, Rows};
+use crate::ops::{partition, prefilter};
+use crate::plan::{AUDIT_STAGE, Action, MAP_STAGE, Plan};
+use crate::predicate::Standing;
 use crate::record::read_bytes;
 
 /// The units of a source by their id.
@@ -25,6 +27,8 @@ pub struct Registry {
     hash: ContentHash,
     bytes: u64,
     records: HashMap<UnitId, Known>,
+    /// The plan's indexes, computed again; or why they cannot be.
+    indexes: Result<Indexes, String>,
 }
 
 /// Where facts and citations can be looked up.
@@ -79,12 +83,16 @@ impl Registry {
         {
             known = units;
         }
-        Ok(Self {
+        let mut registry = Self {
             path: path.to_owned(),
             hash: ContentHash::of_bytes(bytes),
             bytes: bytes.len() as u64,
             records: known,
-        })
+            indexes: Ok(Indexes::none()),
+        };
+        registry.indexes =
+            Indexes::compute(plan, &registry, &|| 0).map_err(|error| error.to_string());
+        Ok(registry)
     }
 
     /// As `read`, from a file.
@@ -99,6 +107,17 @@ impl Registry {
             source,
         })?;
         Self::read(plan, &shown, &bytes)
+    }
+
+    /// Where a record stands in the plan's indexes; none where they cannot be computed again.
+    pub(super) fn standing(&self, ordinal: u32) -> Option<Standing<'_>> {
+        let indexes = self.indexes.as_ref().ok()?;
+        Some(Standing { indexes, ordinal })
+    }
+
+    /// The decoded fields of a unit's record; none where there are none.
+    pub(super) fn fields(&self, unit: &UnitId) -> Option<&Map<String, Value>> {
+        self.records.get(unit)?.fields.as_ref()
     }
 
     /// The path as given.
@@ -127,6 +146,35 @@ impl Registry {
     }
 }
 
+impl Rows for Registry {
+    fn source_hash(&self) -> ContentHash {
+        self.hash
+    }
+
+    fn len(&self) -> u32 {
+        u32::try_from(self.records.len()).unwrap_or(u32::MAX)
+    }
+
+    fn visit(
+        &self,
+        visitor: &mut dyn FnMut(Row<'_>) -> Result<(), OperatorError>,
+    ) -> Result<(), OperatorError> {
+        let mut rows: Vec<Row<'_>> = self
+            .records
+            .iter()
+            .filter_map(|(id, known)| {
+                Some(Row {
+                    ordinal: known.ordinal,
+                    id: id.as_str(),
+                    fields: known.fields.as_ref()?,
+                })
+            })
+            .collect();
+        rows.sort_unstable_by_key(|row| row.ordinal);
+        rows.into_iter().try_for_each(visitor)
+    }
+}
+
 /// Holds every fact and every citation against its record.
 pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) {
     let registry = match sources {
@@ -136,6 +184,9 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
             return;
         }
     };
+    if let Err(problem) = &registry.indexes {
+        report.indexes_absent = Some(problem.clone());
+    }
     let mut without: HashMap<&UnitId, &Known> = registry.records.iter().collect();
     for fact in subject.facts {
         without.remove(&fact.unit_id);
@@ -150,8 +201,9 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
         report.checked.records += 1;
         report.checked.spans += fact.evidence.len() as u64;
         let mut problems = Vec::new();
+        let indexes = registry.indexes.as_ref().ok();
         let seen = known.seen_with(&fact.members);
-        check_record(subject.plan, fact, seen, &mut problems);
+        check_record(subject.plan, indexes, fact, seen, &mut problems);
         for problem in problems {
             report.content(place.clone(), problem);
         }
@@ -177,7 +229,13 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
     }
 }
 
-fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<String>) {
+fn check_record(
+    plan: &Plan,
+    indexes: Option<&Indexes>,
+    fact: &Fact,
+    known: &Known,
+    problems: &mut Vec<String>,
+) {
     if fact.members != known.members {
         let names = |members: &[UnitId]| -> Vec<String> {
             members.iter().map(ToString::to_string).collect()
@@ -195,16 +253,14 @@ fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<Stri
             "its source_hash is {found}, its record hashes to {right}"
         ));
     }
+    let ended = super::audit::ended(fact);
     let Some(fields) = &known.fields else {
-        if fact.stage != "partition" {
-            problems.push(format!(
-                "ended at {}, its record cannot be read",
-                fact.stage
-            ));
+        if ended != "partition" {
+            problems.push(format!("ended at {ended}, its record cannot be read"));
         }
         return;
     };
-    if fact.stage == "partition" {
+    if ended == "partition" {
         problems.push("is called unreadable, its record can be read".to_owned());
         return;
     }
@@ -230,24 +286,38 @@ fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<Stri
         }
         return;
     }
-    let stage = stage_of(plan, fields);
-    if stage == MAP_STAGE && plan.stage(&fact.stage).is_some() {
+    let Some(indexes) = indexes else { return };
+    let standing = Standing {
+        indexes,
+        ordinal: known.ordinal,
+    };
+    let stage = stage_of(plan, fields, standing);
+    if stage == MAP_STAGE && plan.stage(ended).is_some() {
         return;
     }
-    if fact.stage != stage {
-        problems.push(format!(
-            "ended at {}, its record belongs to {stage}",
-            fact.stage
-        ));
-    } else if stage != "map" && (fact.status == Status::Errored) == routes(plan, fields) {
+    if ended != stage {
+        problems.push(format!("ended at {ended}, its record belongs to {stage}"));
+    } else if fact.stage != AUDIT_STAGE
+        && stage != MAP_STAGE
+        && (fact.status == Status::Errored) == routes(plan, fields, standing)
+    {
         problems.push(format!("is {} at {stage}, its record is not", fact.status));
+    } else if let Some(name) = stage.strip_prefix("prefilter:")
+        && fact.status != Status::Errored
+        && let Some(filter) = plan.prefilters.iter().find(|filter| filter.name == name)
+    {
+        let right = prefilter::reason(filter, standing);
+        let said = fact.reason.as_deref().unwrap_or_default();
+        if filter.when.is_indexed() && said != right {
+            problems.push(format!("its reason is {said:?}, its record has {right:?}"));
+        }
     }
 }
 
 /// Where the plan's predicates end a record.
-fn stage_of(plan: &Plan, fields: &Map<String, Value>) -> String {
+fn stage_of(plan: &Plan, fields: &Map<String, Value>, standing: Standing<'_>) -> String {
     for filter in &plan.prefilters {
-        match filter.when.matches(fields) {
+        match filter.when.matches(fields, standing) {
             Ok(false) => continue,
             Ok(true) if filter.action == Action::Keep => break,
             Ok(true) | Err(_) => return format!("prefilter:{}", filter.name),
@@ -257,9 +327,9 @@ fn stage_of(plan: &Plan, fields: &Map<String, Value>) -> String {
 }
 
 /// Whether every predicate that is asked about a record can say.
-fn routes(plan: &Plan, fields: &Map<String, Value>) -> bool {
+fn routes(plan: &Plan, fields: &Map<String, Value>, standing: Standing<'_>) -> bool {
     for filter in &plan.prefilters {
-        match filter.when.matches(fields) {
+        match filter.when.matches(fields, standing) {
             Ok(false) => continue,
             Ok(true) => return true,
             Err(_) => return false,

@@ -1,8 +1,12 @@
 //! What makes a plan valid; every mistake is named, placed and comes with its cure.
 
+mod audit;
+mod canary;
 mod column;
 mod compound;
+mod effect;
 mod field;
+mod index;
 mod input;
 mod names;
 mod operation;
@@ -22,6 +26,8 @@ use super::locate::plan_error;
 use super::{EVIDENCE_FIELD, FoldSettings, Granularity, ID_KEY, PLAN_VERSION, Plan, Reduce};
 use crate::error::OperatorError;
 use names::Names;
+
+pub(super) use canary::check_expected;
 
 /// A mistake and where it is.
 type Fault = (Range<usize>, String);
@@ -51,8 +57,10 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     unit::relations_can_be_had(&unit, &fields, &file.field)?;
     let columns = all(&file.column, |column| column::column(column, &fields))?;
     unique("column", names_of(&file.column, |column| &column.name))?;
+    let indexes = all(&file.index, |file| index::index(file, text))?;
+    unique("index table", names_of(&file.index, |index| &index.name))?;
     let prefilters = all(&file.prefilter, |prefilter| {
-        prefilter::prefilter(prefilter, &fields)
+        prefilter::prefilter(prefilter, &fields, &indexes)
     })?;
     unique(
         "prefilter",
@@ -80,6 +88,21 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         },
     )?;
     let staged = !file.stage.is_empty() || unit.kind == Granularity::Adaptive;
+    let canary = match &file.canary {
+        Some(canary) if matches!(unit.kind, Granularity::Field | Granularity::Group) => {
+            let problem = "canaries are records, and the plan asks about parts or groups of them; \
+                           remove [canary], or use kind = \"record\" or \"adaptive\"";
+            return Err((canary.span(), problem.to_owned()));
+        }
+        Some(canary) => Some(canary::canary(canary, &fields, &stages)?),
+        None => None,
+    };
+    let audit = match &file.audit {
+        Some(audit) => Some(audit::audit(audit, &fields, &stages)?),
+        None => None,
+    };
+    let effects = all(&file.effect, |file| effect::effect(file, &fields))?;
+    unique("effect", names_of(&file.effect, |effect| &effect.name))?;
     Ok(Plan {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -88,6 +111,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         task,
         input,
         unit,
+        indexes,
         prefilters,
         fields,
         columns,
@@ -96,6 +120,9 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         stages,
         passes,
         staged,
+        canary,
+        audit,
+        effects,
         budget: file.budget,
     })
 }

@@ -58,6 +58,8 @@ pub fn made(plan: &Plan, facts: &[Fact]) -> (Vec<NodeRecord>, CitedAnswer) {
         coverage: reduction.counts,
         coverage_by_reason: count_reasons(&facts),
         claims: reduction.claims,
+        audit: None,
+        quarantine: None,
     };
     answer.result_hash = answer.hash_result();
     (nodes, answer)
