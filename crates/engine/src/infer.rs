@@ -5,6 +5,7 @@
 //! its sealed prefixes.
 
 mod compose;
+mod gauge;
 mod prepare;
 
 use std::sync::mpsc::sync_channel;
@@ -19,9 +20,12 @@ use operator::infer::{
 };
 
 use crate::error::EngineError;
+use crate::model::config::Architecture;
 use crate::prompt::PromptTemplate;
 use crate::runner::{Runner, ScoreResult};
 use crate::tokenizer::Tokenizer;
+
+pub use gauge::LocalGauge;
 
 use prepare::{AHEAD_UNITS, Choice, Prepared, Questions, prepare_all};
 
@@ -51,30 +55,23 @@ impl LocalInfer {
         name: &str,
         model_digest: [u8; 32],
     ) -> Self {
-        let tier = runner.model().tier();
-        let mut hasher = blake3::Hasher::new_derive_key("engine backend identity v1");
-        hasher.update(&model_digest);
-        hasher.update(&tokenizer.digest());
-        hasher.update(&template.digest());
-        hasher.update(&PROMPT_FORMAT.to_le_bytes());
-        hasher.update(&(tier.len() as u64).to_le_bytes());
-        hasher.update(tier.as_bytes());
-        let digest = *hasher.finalize().as_bytes();
-        let identity = BackendIdentity {
-            name: name.into(),
-            digest,
-            simulated: false,
-            describe: format!(
-                "{name}, {} architecture, {tier}",
-                runner.model().config().architecture.name()
-            ),
-        };
+        let model = runner.model();
+        let architecture = model.config().architecture;
+        let tier = model.tier();
+        let identity = identify(
+            &tokenizer,
+            &template,
+            name,
+            model_digest,
+            architecture,
+            &tier,
+        );
         Self {
             runner,
             tokenizer,
             template,
+            namespace: Namespace(identity.digest),
             identity,
-            namespace: Namespace(digest),
         }
     }
 
@@ -194,18 +191,47 @@ impl Infer for LocalInfer {
         job: InferJob<'_>,
         sink: &mut dyn FnMut(Completion),
     ) -> Result<JobUsage, InferError> {
-        self.run(job, sink).map_err(|error| match error {
-            EngineError::RubricTooLong { tokens, tokens_max } => InferError::RubricTooLong {
-                tokens: tokens as u64,
-                tokens_max: tokens_max as u64,
-            },
-            EngineError::BadQuestion { .. } => InferError::Refused(error.to_string()),
-            other => InferError::Failed(Box::new(other)),
-        })
+        self.run(job, sink).map_err(refusal)
     }
 
     fn as_compose(&mut self) -> Option<&mut dyn Compose> {
         Some(self)
+    }
+}
+
+/// The identity of a model's backend, which needs none of its weights.
+pub(crate) fn identify(
+    tokenizer: &Tokenizer,
+    template: &PromptTemplate,
+    name: &str,
+    model_digest: [u8; 32],
+    architecture: Architecture,
+    tier: &str,
+) -> BackendIdentity {
+    let mut hasher = blake3::Hasher::new_derive_key("engine backend identity v1");
+    hasher.update(&model_digest);
+    hasher.update(&tokenizer.digest());
+    hasher.update(&template.digest());
+    hasher.update(&PROMPT_FORMAT.to_le_bytes());
+    hasher.update(&(tier.len() as u64).to_le_bytes());
+    hasher.update(tier.as_bytes());
+    BackendIdentity {
+        name: name.into(),
+        digest: *hasher.finalize().as_bytes(),
+        simulated: false,
+        describe: format!("{name}, {} architecture, {tier}", architecture.name()),
+    }
+}
+
+/// An error as the seam knows it.
+fn refusal(error: EngineError) -> InferError {
+    match error {
+        EngineError::RubricTooLong { tokens, tokens_max } => InferError::RubricTooLong {
+            tokens: tokens as u64,
+            tokens_max: tokens_max as u64,
+        },
+        EngineError::BadQuestion { .. } => InferError::Refused(error.to_string()),
+        other => InferError::Failed(Box::new(other)),
     }
 }
 

@@ -12,11 +12,13 @@
 //! | [`infer`] | implements the operator's `Infer` and `Compose`; the only module that knows both crates |
 //! | [`tools`] | carries out the tools that a plan declares: files, SQL, HTTP, processes, MCP servers |
 //! | [`local`] | opens a model by name or path and joins the pieces |
+//! | [`effects`] | does what a verified run comes to, on trackers of files and over HTTP |
 //! | [`mod@bench`] | measures prefix reuse against its controls; knows the runner and texts, not the operator |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod bench;
+pub mod effects;
 pub mod error;
 pub mod infer;
 pub mod label_tree;

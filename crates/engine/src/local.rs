@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::EngineError;
-use crate::infer::LocalInfer;
-use crate::model::cpu::CpuModel;
+use crate::infer::{LocalGauge, LocalInfer, identify};
+use crate::model::cpu::{self, CpuModel};
 use crate::model::linear::Numerics;
-use crate::model::portable::PortableModel;
+use crate::model::portable::{self, PortableModel};
 use crate::model::{Model, ModelFiles};
 use crate::models::LocalModel;
 use crate::prompt::PromptTemplate;
@@ -43,16 +43,43 @@ pub fn open(
     let files = ModelFiles::open(&model.path)?;
     let (tokenizer, template) = open_text(&files)?;
     let forward = load(&files, forward_device, numerics)?;
-    let digest = blake3::Hash::from_hex(&model.blake3)
-        .map_err(|error| EngineError::bad_model(&model.path, error.to_string()))?;
+    let digest = digest_of(model)?;
     let runner = Runner::new(forward, options)?;
     Ok(LocalInfer::new(
         runner,
         tokenizer,
         template,
         &model.name,
-        *digest.as_bytes(),
+        digest,
     ))
+}
+
+/// Opens what of a local model measures without asking: its tokenizer and template, no weight.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_gauge(
+    model: &LocalModel,
+    device: Device,
+    numerics: Numerics,
+) -> Result<LocalGauge, EngineError> {
+    let tier = match candle_device(device)? {
+        None => cpu::tier(numerics),
+        Some(device) => portable::tier(&device),
+    };
+    let files = ModelFiles::open(&model.path)?;
+    let (tokenizer, template) = open_text(&files)?;
+    let digest = digest_of(model)?;
+    let (architecture, name) = (files.config.architecture, &model.name);
+    let identity = identify(&tokenizer, &template, name, digest, architecture, &tier);
+    let context = files.config.context;
+    Ok(LocalGauge::new(tokenizer, template, identity, context))
+}
+
+fn digest_of(model: &LocalModel) -> Result<[u8; 32], EngineError> {
+    let digest = blake3::Hash::from_hex(&model.blake3)
+        .map_err(|error| EngineError::bad_model(&model.path, error.to_string()))?;
+    Ok(*digest.as_bytes())
 }
 
 /// Reads the tokenizer and the chat template of an opened model, and none of its weights.

@@ -63,6 +63,14 @@ pub struct ScoreRequest {
     pub decisive: Vec<bool>,
 }
 
+impl ScoreRequest {
+    /// Rows that a forward computes for it behind its prefix.
+    pub fn rows(&self) -> usize {
+        let branches: usize = self.trees.iter().map(|tree| tree.tokens()).sum();
+        self.tokens.len() + branches
+    }
+}
+
 /// Lead of the best label over the next that a coarse answer must have to stand. It was chosen so
 /// that no decision with a margin over 0.05 in f32 changes on 999 issues with SmolLM2-135M, the model
 /// that 8 bits cost most.
@@ -290,12 +298,11 @@ impl Runner {
 
     /// Rows that a request will forward.
     pub fn tokens_needed(&self, prefix: &Prefix, request: &ScoreRequest) -> usize {
-        let branches: usize = request.trees.iter().map(|tree| tree.tokens()).sum();
         let prompt = match self.options.reuse {
             Reuse::Shared => 0,
             Reuse::Off => prefix.len() as usize,
         };
-        prompt + request.tokens.len() + branches
+        prompt + request.rows()
     }
 
     fn score_packed(

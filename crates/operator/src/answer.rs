@@ -16,11 +16,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::audit::AuditReport;
+use crate::breaker::Trip;
 use crate::canonical::Canonical;
 use crate::coverage::Counts;
-use crate::fact::{Cite, Fact, Status};
+use crate::fact::{Cite, Evidence, Fact, Status};
 use crate::fold::Hashes;
 use crate::id::{ContentHash, UnitId};
+use crate::ops::prefilter::shared_reason;
 use crate::ops::{Partition, Unit};
 use crate::text;
 
@@ -54,7 +57,7 @@ pub struct AnswerSource {
     pub path: String,
     /// Hash of its bytes.
     pub hash: ContentHash,
-    /// Records in it, unreadable ones included.
+    /// Units that the plan makes of it, unreadable records included: its records, where it says nothing else.
     pub records: u64,
 }
 
@@ -126,6 +129,32 @@ pub struct CitedAnswer {
     pub coverage_by_reason: Vec<ReasonCount>,
     /// The statements, in plan order.
     pub claims: Vec<Claim>,
+    /// What was found in a sample of what had not been; absent where the plan asks for no audit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<AuditReport>,
+    /// Why nothing here may be taken for a fact; absent where no breaker opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
+}
+
+/// What an open breaker left: facts that are kept for inquiry and are not to be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quarantine {
+    /// Which breaker, and what it saw.
+    pub trip: Trip,
+    /// The same for a person; every claim is refused for it.
+    pub reason: String,
+}
+
+impl Quarantine {
+    /// The quarantine that a breaker puts a run under.
+    pub fn of(trip: &Trip) -> Self {
+        Self {
+            trip: trip.clone(),
+            reason: trip.to_string(),
+        }
+    }
 }
 
 impl CitedAnswer {
@@ -154,10 +183,18 @@ impl CitedAnswer {
                 encode_cite(&mut canonical, cite);
             }
         }
+        if let Some(audit) = &self.audit {
+            canonical.text("audit").value(&audit.content());
+        }
+        if let Some(quarantine) = &self.quarantine {
+            canonical.text("quarantine").text(&quarantine.reason);
+        }
         ContentHash::of(&canonical)
     }
 
     /// Checks the answer against the records; returns every problem found, each naming its place.
+    ///
+    /// Knows units that are records; an answer over others is checked by [`crate::verify`].
     ///
     /// Checked: the hash, that statuses add up, that `complete` says what the counts say, and that
     /// each cited unit exists, has the cited hash and holds the quote at the cited bytes.
@@ -230,12 +267,12 @@ pub fn count_reasons<F: Borrow<Fact>>(facts: impl IntoIterator<Item = F>) -> Vec
     rows
 }
 
-/// The part of a reason that units share: errors and abstentions add the unit's own details.
+/// The part of a reason that units share: errors, abstentions and indexes add the unit's own details.
 fn reason_kind(fact: &Fact) -> Option<&str> {
     let reason = fact.reason.as_deref()?;
     match fact.status {
         Status::Errored | Status::Abstained => reason.split(": ").next(),
-        _ => Some(reason),
+        _ => Some(shared_reason(reason)),
     }
 }
 
@@ -244,12 +281,15 @@ fn encode_cite(canonical: &mut Canonical, cite: &Cite) {
         .text(cite.unit_id.as_str())
         .bytes(cite.source_hash.as_bytes());
     match &cite.span {
-        None => canonical.none(),
-        Some(span) => {
-            span.encode(canonical.some());
-            canonical
+        None => {
+            canonical.none();
         }
-    };
+        Some(span) => span.encode(canonical.some()),
+    }
+    // Written only where it is, so that answers over plain records keep their hashes.
+    for span in &cite.also {
+        span.encode(canonical.text("also"));
+    }
 }
 
 fn resolve(cite: &Cite, units: &BTreeMap<&UnitId, &Unit>) -> Result<(), String> {
@@ -261,9 +301,11 @@ fn resolve(cite: &Cite, units: &BTreeMap<&UnitId, &Unit>) -> Result<(), String> 
             cite.source_hash
         ));
     }
-    let Some(span) = &cite.span else {
-        return Ok(());
-    };
+    let mut spans = cite.span.iter().chain(&cite.also);
+    spans.try_for_each(|span| resolve_span(span, unit))
+}
+
+fn resolve_span(span: &Evidence, unit: &Unit) -> Result<(), String> {
     let bytes = text::quote(&unit.record, &span.field, span.start, span.end);
     let place = format!("bytes {}..{} of {}", span.start, span.end, span.field);
     let Some(bytes) = bytes else {

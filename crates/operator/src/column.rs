@@ -65,7 +65,12 @@ pub enum ColumnValue {
 /// count such a unit as missing. As in predicates, digits in text count as the number that they
 /// spell, because CSV has only text; `3.0` is no integer.
 pub fn project(column: &Column, record: &Record) -> Option<ColumnValue> {
-    let value = at(&record.fields, &column.field)?;
+    project_fields(column, &record.fields)
+}
+
+/// As [`project`], from a record's fields.
+pub(crate) fn project_fields(column: &Column, fields: &Map<String, Value>) -> Option<ColumnValue> {
+    let value = at(fields, &column.field)?;
     match column.kind {
         ColumnType::Integer => match value {
             Value::Number(number) => number.as_i64(),

@@ -16,6 +16,25 @@ pub enum OperatorError {
         /// The stage.
         stage: String,
     },
+    /// No record can be put in order.
+    #[error(
+        "{path}: no record has a date or a whole number in {field:?}, by which the plan's [group] orders \
+         them; name another field as order_by"
+    )]
+    NoTime {
+        /// The input file.
+        path: String,
+        /// The field.
+        field: String,
+    },
+    /// A plan makes more units of its records than can be numbered.
+    #[error(
+        "{path}: its records make more units than 32 bits number; name fewer fields, or neighbours"
+    )]
+    TooManyUnits {
+        /// The input file.
+        path: String,
+    },
     /// A file could not be read or written.
     #[error("{path}: cannot {action}")]
     Io {
@@ -215,6 +234,17 @@ pub enum OperatorError {
         missing: u64,
         /// Units in all.
         units: u64,
+    },
+    /// An exhaustive claim was asked of a run in which some units have no answer.
+    #[error(
+        "an exhaustive claim speaks of every unit, and of {units} units {missing}; run again until all \
+         have an answer"
+    )]
+    NotExhaustive {
+        /// Units in all.
+        units: u64,
+        /// How many have no answer, by how they ended.
+        missing: String,
     },
     /// The fact store cannot be opened, read or written.
     #[error("fact store {path}: {problem}")]

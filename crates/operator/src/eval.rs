@@ -4,6 +4,8 @@
 //! accuracy over all labelled units counts each of them as not right. Integers only: shares are
 //! parts per million, rounded to nearest. Must not know how facts came about.
 
+mod pairs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -14,6 +16,8 @@ use crate::error::OperatorError;
 use crate::fact::{Fact, Status};
 use crate::id::UnitId;
 use crate::record::Record;
+
+pub use pairs::{PairReport, Pairs, Score, evaluate_pairs, read_pairs};
 
 /// The true labels by unit.
 pub type Labels = BTreeMap<UnitId, String>;

@@ -2,12 +2,17 @@
 //!
 //! Only additions are made within a version. Must not know where lines go; time is handed in.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use crate::breaker::Trip;
+use crate::canary::Verdict;
 use crate::coverage::Counts;
 use crate::fact::Status;
 use crate::fold::{FoldWork, Hashes};
 use crate::id::{ContentHash, UnitId};
+use crate::index::IndexReport;
 
 /// Version of the line format.
 pub const EVENT_VERSION: u32 = 1;
@@ -28,6 +33,12 @@ pub enum Event {
         simulated: bool,
         /// Units of the partition.
         units: u64,
+    },
+    /// An index was computed over all records.
+    IndexDone {
+        /// What it took and gave.
+        #[serde(flatten)]
+        report: IndexReport,
     },
     /// Every predicate was evaluated.
     PrefilterDone {
@@ -67,6 +78,41 @@ pub enum Event {
         done: u64,
         /// Units asked.
         asked: u64,
+    },
+    /// A canary was judged; it is no unit, and in no other event.
+    Canary {
+        /// Where the plan or its file has it.
+        place: String,
+        /// Hash of the rubric under which it was asked.
+        rubric: ContentHash,
+        /// What its answer counts as.
+        verdict: Verdict,
+        /// The labels that it got, by field.
+        got: BTreeMap<String, String>,
+        /// The labels that are right.
+        expected: BTreeMap<String, String>,
+        /// Canaries judged under the rubric so far.
+        judged: u64,
+        /// Of these, missed.
+        misses: u64,
+        /// Evidence against the rubric so far, in nano-nats.
+        evidence_nano: i64,
+    },
+    /// A breaker opened: nothing more is asked, and nothing of the run stands as a fact.
+    BreakerOpen {
+        /// Which, and why.
+        trip: Trip,
+        /// The same for a person.
+        reason: String,
+    },
+    /// A sample of what was not found was read again.
+    Audited {
+        /// Units that were read.
+        audited: u64,
+        /// Of these, missed before, and now in the answer.
+        missed: u64,
+        /// Of these, without an answer from the auditor.
+        unresolved: u64,
     },
     /// The facts were folded.
     Folded {

@@ -174,6 +174,9 @@ pub struct Cite {
     /// Where in the record, and what stands there.
     #[serde(flatten)]
     pub span: Option<Evidence>,
+    /// Spans in the other records of a unit that was made of several: each side is cited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Evidence>,
 }
 
 /// What is known about one unit; one row of `facts.jsonl`, every column always present.
@@ -186,8 +189,10 @@ pub struct Fact {
     pub unit_id: UnitId,
     /// Position of its record in the source.
     pub ordinal: u32,
-    /// Hash of its record.
+    /// Hash of its record, or of all records that it was made of.
     pub source_hash: ContentHash,
+    /// The records that it was made of, or that stood beside it; empty where it is a record alone.
+    pub members: Vec<UnitId>,
     /// How it ended.
     pub status: Status,
     /// Where it ended: `partition`, `prefilter:NAME`, `map`, or the name of one of the plan's stages.
@@ -235,6 +240,7 @@ impl Fact {
             unit_id,
             ordinal,
             source_hash,
+            members: Vec::new(),
             status,
             stage: stage.to_owned(),
             reason,
@@ -252,7 +258,7 @@ impl Fact {
         }
     }
 
-    /// Hashes what was decided: unit, status, stage, reason, values, columns and path.
+    /// Hashes what was decided: unit, members, status, stage, reason, values, columns and path.
     pub fn fact_hash(&self) -> ContentHash {
         let mut canonical = Canonical::new("operator 2026 fact v3");
         self.encode_decision(&mut canonical);
@@ -289,12 +295,17 @@ impl Fact {
             unit_id: self.unit_id.clone(),
             source_hash: self.source_hash,
             span: self.evidence.first().cloned(),
+            also: self.evidence.iter().skip(1).cloned().collect(),
         }
     }
 
     fn encode_decision(&self, canonical: &mut Canonical) {
         canonical.u64(u64::from(self.schema));
         canonical.text(self.unit_id.as_str());
+        canonical.list(self.members.len());
+        for member in &self.members {
+            canonical.text(member.as_str());
+        }
         canonical.text(self.status.name());
         canonical.text(&self.stage);
         canonical.optional_text(self.reason.as_deref());

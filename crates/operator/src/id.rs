@@ -87,6 +87,12 @@ hash_type! {
     FactKey
 }
 
+hash_type! {
+    /// Names one effect as it was decided: what is done, for which unit, from which bytes, under
+    /// which plan. A tracker that meets it twice does it once.
+    EffectKey
+}
+
 impl ContentHash {
     /// Plain BLAKE3 of a file's bytes, equal to what the `b3sum` command prints.
     pub fn of_bytes(bytes: &[u8]) -> Self {

@@ -223,6 +223,10 @@ pub enum FailReason {
     Backend,
     /// The record itself cannot be read.
     Malformed,
+    /// The backend could not be reached, or said to try again later and was out of tries.
+    Transport,
+    /// The backend refuses to serve whatever is asked: no key, no credit, no permission.
+    Denied,
 }
 
 impl FailReason {
@@ -234,6 +238,8 @@ impl FailReason {
             Self::Truncated => "truncated",
             Self::Backend => "backend",
             Self::Malformed => "malformed",
+            Self::Transport => "transport",
+            Self::Denied => "denied",
         }
     }
 }

@@ -5,10 +5,12 @@
 //! | operator  | from -> to              | law                                                   |
 //! |-----------|-------------------------|-------------------------------------------------------|
 //! | partition | records -> units        | disjoint and complete; a duplicate id stops the run   |
-//! | prefilter | unit -> route           | pure, idempotent, neighbours do not matter            |
+//! | index     | records -> values       | pure given the plan, the records and the files it names |
+//! | prefilter | unit -> route           | pure and idempotent given the indexes                 |
 //! | map       | units -> facts          | map(a ++ b) = map(a) ++ map(b) given the same answers |
 //! | reduce    | facts -> folded         | fold(a ++ b) = merge(fold a, fold b), in any order    |
 //! | summary   | claims -> prose         | none: code reads its numbers and ids again or refuses |
+//! | effect    | facts -> receipts       | exactly once per key; what is unknown is read, not redone |
 //!
 //! The crate asks questions through the trait [`infer::Infer`] and knows nothing of who answers: no
 //! tokens, no KV cache, no model, no HTTP, no async. It reads no clock, no environment and no
@@ -22,18 +24,23 @@
 
 pub mod answer;
 pub mod audit;
+pub mod breaker;
+pub mod canary;
 pub mod canonical;
 pub mod column;
 pub mod compose;
 pub mod coverage;
 pub mod diff;
+pub mod effect;
 pub mod error;
 pub mod eval;
 pub mod event;
 pub mod explain;
 pub mod fact;
 pub mod fold;
+pub mod group;
 pub mod id;
+pub mod index;
 pub mod infer;
 mod nearest;
 pub mod ops;
@@ -47,9 +54,12 @@ pub mod run;
 pub mod run_directory;
 pub mod selfcheck;
 pub mod store;
+pub mod survey;
 pub mod text;
 pub mod tool;
+pub mod trials;
 pub mod verify;
+mod words;
 
 pub use error::OperatorError;
 pub use plan::Plan;

@@ -19,15 +19,23 @@
 //! outliers_max = 64        # 1 to 4096
 //! ```
 
+mod audit;
+mod canary;
 mod check;
+pub mod effect;
+mod effect_file;
 mod file;
 mod hash;
+mod index;
+mod index_file;
 mod locate;
 mod operation;
 mod stage;
 mod stage_file;
 mod tool;
 mod tool_file;
+mod unit;
+mod unit_file;
 mod wording;
 
 use std::collections::BTreeMap;
@@ -40,16 +48,20 @@ use crate::error::OperatorError;
 use crate::predicate::Predicate;
 use crate::record::Format;
 
+pub use audit::{AUDIT_STAGE, AuditSpec, Auditor, Unknown};
+pub use canary::{Abstention, CanarySpec, InlineCanary};
+pub use index::{ClassifierIndex, ClassifierSource, Index, IndexKind, SearchIndex, SqlIndex};
 pub use operation::{
-    ColumnRef, Filter, JoinKind, JoinSide, KeySource, Measure, Operation, Order, Reduce,
+    ColumnRef, Contract, Filter, JoinKind, JoinSide, KeySource, Measure, Operation, Order, Reduce,
 };
 
 pub use stage::{
     Condition, MAP_STAGE, MapStage, PassSpec, Select, SelectOption, Stage, StageOp, Then,
-    ToolStage, Turn, Unclear,
+    ToolStage, Turn, Unclear, WIDENED_STAGE,
 };
 
 pub use tool::{FileTool, HttpTool, McpTool, ProcessTool, SqlTool, ToolKind, ToolSpec};
+pub use unit::{Granularity, GroupPlan, Nearness, Relation, Shape, UnitPlan, required};
 
 /// The only plan version that is read.
 pub const PLAN_VERSION: u32 = 1;
@@ -78,6 +90,10 @@ pub struct Plan {
     pub task: String,
     /// What is read.
     pub input: Input,
+    /// What of it is a unit.
+    pub unit: UnitPlan,
+    /// What is computed over all records before the predicates, in order.
+    pub indexes: Vec<Index>,
     /// The predicates, in order; the first that matches decides.
     pub prefilters: Vec<Prefilter>,
     /// What is decided per unit, in order.
@@ -94,6 +110,12 @@ pub struct Plan {
     pub passes: Vec<PassSpec>,
     /// Reads of the world outside the records that stages may make.
     pub tools: Vec<ToolSpec>,
+    /// Records with known answers that are planted among the others.
+    pub canary: Option<CanarySpec>,
+    /// How what was not found is sampled and read again.
+    pub audit: Option<AuditSpec>,
+    /// What the verified answer may change outside, in order.
+    pub effects: Vec<effect::EffectSpec>,
     /// Limits of a run.
     pub budget: Budget,
     /// Whether the file names its stages.
@@ -176,6 +198,8 @@ pub struct Prefilter {
     pub reason: String,
     /// With [`Action::Decide`]: a label for every field; otherwise empty.
     pub set: BTreeMap<String, String>,
+    /// Which of the units that it settles lie near its boundary, for the audit.
+    pub near: Option<Predicate>,
 }
 
 /// What happens to a unit that a prefilter matches.
@@ -207,6 +231,8 @@ pub struct Field {
     pub reasons: Vec<Label>,
     /// What precedes the label in the answer.
     pub scaffold: String,
+    /// Relations that the answer depends on; a unit that lacks one is widened or abstains.
+    pub requires: Vec<Relation>,
 }
 
 impl Field {
@@ -325,14 +351,25 @@ impl Plan {
 
     /// The input file, resolved against the plan file's directory.
     pub fn input_path(&self) -> Option<PathBuf> {
-        self.input.path.as_ref().map(|path| self.beside(path))
+        Some(self.beside(self.input.path.as_ref()?))
     }
 
     /// A path of the plan, resolved against the plan file's directory.
-    pub fn beside(&self, path: &Path) -> PathBuf {
+    pub fn beside(&self, relative: &Path) -> PathBuf {
         match Path::new(&self.path).parent() {
-            Some(directory) => directory.join(path),
-            None => path.to_owned(),
+            Some(directory) => directory.join(relative),
+            None => relative.to_owned(),
         }
+    }
+
+    /// Checks what a canary's record says that it must get: labels by field or selector.
+    ///
+    /// # Errors
+    /// What is wrong, for a person.
+    pub fn check_expected(
+        &self,
+        given: &serde_json::Value,
+    ) -> Result<BTreeMap<String, String>, String> {
+        check::check_expected(given, &self.fields, &self.stages)
     }
 }

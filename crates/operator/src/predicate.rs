@@ -2,11 +2,12 @@
 //!
 //! A path such as `labels.name` goes through lists: any element may match. A missing or null field
 //! matches nothing but `missing`. A value of another type than the plan's is an error of the unit,
-//! never a silent no. Regular expressions are linear-time and compiled once. Must not know units or
-//! plans.
+//! never a silent no. Regular expressions are linear-time and compiled once. What an index says of the
+//! record is looked up, never computed here (`predicate/indexed.rs`). Must not know units.
 
 mod compile;
 pub(crate) mod date;
+mod indexed;
 
 use std::cmp::Ordering;
 
@@ -18,6 +19,8 @@ use crate::canonical::Canonical;
 use crate::record::kind_of;
 
 pub(crate) use compile::{PredicateSpec, compile};
+use indexed::IndexTest;
+pub use indexed::Standing;
 
 /// A compiled predicate.
 #[derive(Debug, Clone)]
@@ -29,6 +32,7 @@ enum Node {
     Any(Vec<Node>),
     Not(Box<Node>),
     Test(Test),
+    Index(IndexTest),
 }
 
 /// One comparison; `op`, `value` and `ignore_case` are kept as spelled because they are hashed.
@@ -195,13 +199,32 @@ fn collect<'a>(
 }
 
 impl Predicate {
-    /// Whether the predicate holds for a record's fields.
+    /// Whether the predicate holds for a record's fields and what the plan's indexes say of it.
     ///
     /// # Errors
     /// [`FieldError`] where a value that had to be looked at has the wrong type. `all` and `any`
     /// stop at the first member that settles them, in plan order.
-    pub fn matches(&self, fields: &Map<String, Value>) -> Result<bool, FieldError> {
-        self.0.matches(fields)
+    ///
+    /// # Panics
+    /// If it refers to an index that was not computed.
+    pub fn matches(
+        &self,
+        fields: &Map<String, Value>,
+        standing: Standing<'_>,
+    ) -> Result<bool, FieldError> {
+        self.0.matches(fields, standing)
+    }
+
+    /// What the indexes that it refers to say of a record, for a reason; none where it refers to none.
+    pub fn looked_up(&self, standing: Standing<'_>) -> Option<String> {
+        let mut parts = Vec::new();
+        self.0.collect(standing, &mut parts);
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    /// Whether it refers to an index.
+    pub fn is_indexed(&self) -> bool {
+        self.0.is_indexed()
     }
 
     /// Writes the predicate as it was spelled, for the plan's hash.
@@ -211,11 +234,15 @@ impl Predicate {
 }
 
 impl Node {
-    fn matches(&self, fields: &Map<String, Value>) -> Result<bool, FieldError> {
+    fn matches(
+        &self,
+        fields: &Map<String, Value>,
+        standing: Standing<'_>,
+    ) -> Result<bool, FieldError> {
         match self {
             Self::All(members) => {
                 for member in members {
-                    if !member.matches(fields)? {
+                    if !member.matches(fields, standing)? {
                         return Ok(false);
                     }
                 }
@@ -223,14 +250,42 @@ impl Node {
             }
             Self::Any(members) => {
                 for member in members {
-                    if member.matches(fields)? {
+                    if member.matches(fields, standing)? {
                         return Ok(true);
                     }
                 }
                 Ok(false)
             }
-            Self::Not(member) => Ok(!member.matches(fields)?),
+            Self::Not(member) => Ok(!member.matches(fields, standing)?),
             Self::Test(test) => test.matches(fields),
+            Self::Index(test) => Ok(test.holds(standing)),
+        }
+    }
+
+    fn collect(&self, standing: Standing<'_>, parts: &mut Vec<String>) {
+        match self {
+            Self::All(members) | Self::Any(members) => {
+                for member in members {
+                    member.collect(standing, parts);
+                }
+            }
+            Self::Not(member) => member.collect(standing, parts),
+            Self::Test(_) => {}
+            Self::Index(test) => {
+                let part = test.describe(standing);
+                if !parts.contains(&part) {
+                    parts.push(part);
+                }
+            }
+        }
+    }
+
+    fn is_indexed(&self) -> bool {
+        match self {
+            Self::All(members) | Self::Any(members) => members.iter().any(Self::is_indexed),
+            Self::Not(member) => member.is_indexed(),
+            Self::Test(_) => false,
+            Self::Index(_) => true,
         }
     }
 
@@ -259,6 +314,7 @@ impl Node {
                     .value(&test.value);
                 canonical.bool(test.ignore_case);
             }
+            Self::Index(test) => test.encode(canonical),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! nodes.jsonl     one row per node of the fold, parents before children
 //! answer.json     the answer                    answer.md   the same for people
 //! usage.json      tokens and time
+//! quarantine.json only where a breaker opened: why nothing of the run may be taken for a fact
 //! ```
 //!
 //! A killed run leaves `manifest.json` with `"finished": false` and the facts so far.
@@ -45,6 +46,7 @@ const MANIFEST: &str = "manifest.json";
 const FACTS: &str = "facts.jsonl";
 const EVENTS: &str = "events.jsonl";
 const NODES: &str = "nodes.jsonl";
+const QUARANTINE: &str = "quarantine.json";
 
 /// A file of the run with the hash of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +76,7 @@ pub struct Manifest {
     pub plan_text: String,
     /// The input.
     pub input: SourceArtifact,
-    /// Records in the input, unreadable ones included.
+    /// Units that the plan makes of the input, unreadable records included.
     pub records: u64,
     /// Who answers.
     pub backend: AnswerBackend,
@@ -167,6 +169,14 @@ impl RunDirectory {
             files: Vec::new(),
         };
         replace(&self.path.join(MANIFEST), &json(&self.path, &manifest)?)?;
+        // That of an earlier run says nothing of this one.
+        let stale = self.path.join(QUARANTINE);
+        match std::fs::remove_file(&stale) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(io(&stale, "remove", error));
+            }
+            _ => {}
+        }
         let facts = self.open_log(FACTS)?;
         let events = self.open_log(EVENTS)?;
         self.opened = Some(Opened {
@@ -255,7 +265,11 @@ impl RunDirectory {
             ("answer.md", render_page(answer, usage).into_bytes()),
             ("usage.json", json(&directory, usage)?),
         ];
-        for (name, bytes) in &files {
+        let quarantine = match &answer.quarantine {
+            Some(quarantine) => Some((QUARANTINE, json(&directory, quarantine)?)),
+            None => None,
+        };
+        for (name, bytes) in files.iter().chain(&quarantine) {
             listed.push(replace_with(&directory.join(name), |file| {
                 file.write(bytes)
             })?);

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::canonical::Canonical;
 use crate::id::{ContentHash, UnitId};
@@ -97,7 +97,7 @@ pub fn render_for(
         numbered,
     };
     let mut clipped_bytes = 0;
-    let own = plan.input.text.iter();
+    let own = unit.shown(plan).iter();
     let fields: Vec<&TextField> = own.chain(shown).collect();
     for (index, field) in fields.iter().enumerate() {
         let taken = u32::try_from(page.lines.len()).unwrap_or(u32::MAX);
@@ -133,7 +133,15 @@ pub fn render_for(
 /// # Errors
 /// [`FieldError`] where the field is an object.
 pub fn field_text<'a>(record: &'a Record, path: &str) -> Result<Option<Cow<'a, str>>, FieldError> {
-    let leaves = predicate::leaves(&record.fields, path)?;
+    text_at(&record.fields, path)
+}
+
+/// As [`field_text`], from a record's fields.
+pub(crate) fn text_at<'a>(
+    fields: &'a Map<String, Value>,
+    path: &str,
+) -> Result<Option<Cow<'a, str>>, FieldError> {
+    let leaves = predicate::leaves(fields, path)?;
     if let [Value::String(text)] = leaves.as_slice() {
         return Ok(Some(Cow::Borrowed(text)));
     }

@@ -1,6 +1,7 @@
 //! `engine eval`: a run's decisions against known labels.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,6 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use operator::record::read_source;
 use operator::{eval, run_directory};
+use serde::Serialize;
 
 /// Arguments of `engine eval`.
 #[derive(Debug, Args)]
@@ -15,8 +17,22 @@ pub struct EvalArguments {
     /// Directory that `engine run` wrote.
     run: PathBuf,
     /// JSON, JSONL or CSV file with ids and labels; often the run's own input.
-    #[arg(long, value_name = "FILE")]
-    labels: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "pairs")]
+    labels: Option<PathBuf>,
+    /// JSON, JSONL or CSV file that names pairs of records, instead of labels.
+    #[arg(long, value_name = "FILE", conflicts_with = "labels")]
+    pairs: Option<PathBuf>,
+    /// Field of the pairs file that names a record's partner, or a list of them.
+    #[arg(
+        long,
+        value_name = "FIELD",
+        default_value = "duplicateOf",
+        requires = "pairs"
+    )]
+    pair_field: String,
+    /// The label which says that records belong together.
+    #[arg(long, value_name = "LABEL", default_value = "yes", requires = "pairs")]
+    label: String,
     /// The plan's field to judge.
     #[arg(long, value_name = "FIELD")]
     field: String,
@@ -40,11 +56,21 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
         .ok_or_else(|| format!("`{text}` has no `=`; write STORED=LABEL, such as true=yes"))
 }
 
-/// Prints accuracy, per-class figures and the confusion matrix.
+/// Prints accuracy, per-class figures and the confusion matrix; of pairs, what was found of them.
 pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
     let facts = run_directory::read_facts(&arguments.run.join("facts.jsonl"))?;
     let answer = run_directory::read_answer(&arguments.run)?;
-    let (artifact, records, _) = read_source(&arguments.labels, None)?;
+    if let Some(pairs) = &arguments.pairs {
+        let (artifact, records, _) = read_source(pairs, None)?;
+        let (id, partner) = (&arguments.id, &arguments.pair_field);
+        let pairs = eval::read_pairs(&artifact.path, &records, id, partner)?;
+        let report = eval::evaluate_pairs(&facts, &pairs, &arguments.field, &arguments.label);
+        return tell(&report, arguments.json, answer.simulated);
+    }
+    let Some(labels) = &arguments.labels else {
+        anyhow::bail!("eval: name --labels FILE or --pairs FILE");
+    };
+    let (artifact, records, _) = read_source(labels, None)?;
     let label_field = arguments.label_field.as_ref().unwrap_or(&arguments.field);
     let map: BTreeMap<String, String> = arguments.map.iter().cloned().collect();
     let labels = eval::read_labels(&artifact.path, &records, &arguments.id, label_field, &map)?;
@@ -66,9 +92,17 @@ pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
         );
     }
     let report = eval::evaluate(&facts, &labels, &arguments.field);
-    let text = if arguments.json {
-        serde_json::to_string_pretty(&report).context("the report as JSON")?
-    } else if answer.simulated {
+    tell(&report, arguments.json, answer.simulated)
+}
+
+fn tell<R: Display + Serialize>(
+    report: &R,
+    json: bool,
+    simulated: bool,
+) -> anyhow::Result<ExitCode> {
+    let text = if json {
+        serde_json::to_string_pretty(report).context("the report as JSON")?
+    } else if simulated {
         format!("SIMULATED: these answers were replayed, no model was asked.\n\n{report}")
     } else {
         report.to_string()

@@ -2,14 +2,18 @@
 
 mod bench;
 mod diff;
+mod effects;
 mod eval;
 mod explain;
 mod fold;
+mod ladder;
 mod models;
+mod plan;
 mod progress;
 mod run;
 mod store;
 mod terminal;
+mod units;
 mod verify;
 mod words;
 
@@ -21,6 +25,8 @@ use engine::model::isa::Isa;
 
 /// The command could not do its work.
 pub const EXIT_FAILED: u8 = 1;
+/// The command line or the plan is wrong.
+pub const EXIT_USAGE: u8 = 2;
 /// The work was done but some units have no answer: errored, cancelled or not run.
 pub const EXIT_INCOMPLETE: u8 = 3;
 /// Verification found something that does not hold; or two results differ, where it was asked that
@@ -28,6 +34,9 @@ pub const EXIT_INCOMPLETE: u8 = 3;
 pub const EXIT_DIFFERS: u8 = 4;
 /// Verification found nothing wrong, but the records were not there to be compared with.
 pub const EXIT_UNCHECKED: u8 = 5;
+
+/// A breaker opened: the run was stopped, and nothing of it may be taken for a fact.
+pub const EXIT_BREAKER: u8 = 6;
 
 /// A question over a thousand records, answered by a local model, with every claim cited.
 #[derive(Debug, Parser)]
@@ -42,7 +51,7 @@ Example: engine run fixtures/plans/auth-blockers.toml
 
 Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have no answer,
 4 verification failed or results differ (engine diff --exit-code), 5 nothing wrong was found but the
-records were not there to be checked.
+records were not there to be checked, 6 a breaker opened and the run's facts are quarantined.
 
 ENGINE_ISA=avx2 (or scalar, avxvnni) keeps to plainer vector instructions than the machine has, for
 comparisons.";
@@ -51,11 +60,17 @@ comparisons.";
 enum Command {
     /// Answer a plan's question over its records.
     Run(run::RunArguments),
+    /// Check a plan and say what a run of it would do, before any model is asked.
+    Plan(plan::PlanArguments),
     /// Say what a run knows of a unit, a node or a claim, and what that rests on.
     Explain(explain::ExplainArguments),
     /// Say what changed between two runs, and what changed it.
     Diff(diff::DiffArguments),
-    /// Compare a run's decisions with known labels.
+    /// Show what a plan makes of its records, without asking a model.
+    Units(units::UnitsArguments),
+    /// Show what a run changed outside, finish what a crash left, or read it back.
+    Effects(effects::EffectsArguments),
+    /// Compare a run's decisions with known labels or pairs.
     Eval(eval::EvalArguments),
     /// Check the fold itself on records whose answers are known.
     Fold(fold::FoldArguments),
@@ -77,8 +92,11 @@ impl Arguments {
         limit_instructions()?;
         match self.command {
             Command::Run(arguments) => run::run(arguments),
+            Command::Plan(arguments) => plan::plan(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Diff(arguments) => diff::run(&arguments),
+            Command::Units(arguments) => units::units(&arguments),
+            Command::Effects(arguments) => effects::effects(&arguments),
             Command::Eval(arguments) => eval::eval(&arguments),
             Command::Fold(arguments) => fold::fold(&arguments),
             Command::Verify(arguments) => verify::verify(&arguments),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use operator::event::{Event, EventLine, EventSink};
 use operator::fact::Status;
+use operator::plan::MAP_STAGE;
 
 /// Seconds between two lines when standard error is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(15);
@@ -38,19 +39,25 @@ impl RunProgress {
         }
     }
 
-    fn begin(&mut self, remembered: u64, asked: u64, duplicates: u64) {
+    fn begin(&mut self, stage: &str, remembered: u64, asked: u64, duplicates: u64) {
         self.total = asked;
+        self.done = 0;
+        self.bar.finish_and_clear();
+        let stage = match stage {
+            MAP_STAGE => String::new(),
+            stage => format!("{stage}: "),
+        };
         self.started = Instant::now();
         self.last_line = self.started;
         if asked == 0 {
-            eprintln!("nothing to ask: {remembered} answers are remembered");
+            eprintln!("{stage}nothing to ask: {remembered} answers are remembered");
             return;
         }
         let equal = match duplicates {
             0 => String::new(),
             equal => format!(", {equal} equal to one of them"),
         };
-        eprintln!("asking the model about {asked} records ({remembered} remembered{equal})");
+        eprintln!("{stage}asking the model about {asked} records ({remembered} remembered{equal})");
         if self.terminal {
             self.bar = ProgressBar::new(asked);
             let style = ProgressStyle::with_template(
@@ -63,13 +70,8 @@ impl RunProgress {
         }
     }
 
-    fn advance(&mut self, status: Status) {
-        self.done += 1;
-        match status {
-            Status::Abstained => self.abstained += 1,
-            Status::Errored => self.errored += 1,
-            _ => {}
-        }
+    fn advance(&mut self, done: u64) {
+        self.done = done;
         let message = format!("{} abstained, {} errored", self.abstained, self.errored);
         self.bar.set_position(self.done);
         self.bar.set_message(message.clone());
@@ -97,28 +99,29 @@ impl EventSink for RunProgress {
                 );
             }
             Event::MapStarted {
+                stage,
                 remembered,
                 asked,
                 duplicates,
-                ..
-            } => self.begin(*remembered, *asked, *duplicates),
-            // A unit that was never asked is not progress.
-            Event::Unit {
-                status: Status::NotRun,
-                ..
-            } => {}
-            Event::Unit {
-                status,
-                stage,
-                remembered: false,
-                ..
-            } if stage == "map" => {
-                self.advance(*status);
-            }
+            } => self.begin(stage, *remembered, *asked, *duplicates),
+            Event::Unit { status, .. } => match status {
+                Status::Abstained => self.abstained += 1,
+                Status::Errored => self.errored += 1,
+                _ => {}
+            },
+            Event::Progress { done, .. } => self.advance(*done),
             Event::Summary { name, refused, .. } => match refused {
                 None => eprintln!("summary {name}: written and re-read"),
                 Some(reason) => eprintln!("summary {name}: refused: {reason}"),
             },
+            Event::BreakerOpen { reason, .. } => eprintln!("{reason}; nothing more is asked"),
+            Event::Audited {
+                audited,
+                missed,
+                unresolved,
+            } => eprintln!(
+                "audit: {audited} read again, {missed} had been missed, {unresolved} undecided"
+            ),
             Event::RunFinished { .. } => self.bar.finish_and_clear(),
             _ => {}
         }

@@ -13,6 +13,7 @@ use engine::models::{self, Environment, LocalModel, TerminalReporter};
 use engine::runner::{Reuse, RunnerOptions};
 use operator::Plan;
 use operator::fact::Facts;
+use operator::index::{self, UnitRows};
 use operator::infer::{CancelFlag, Infer};
 use operator::ops::FileUnits;
 use operator::replay::Replay;
@@ -20,8 +21,9 @@ use operator::run::{RunOptions, RunOutcome};
 use operator::run_directory::RunDirectory;
 use operator::store::{RedbStore, Store, StoreOptions};
 
+use super::effects::{self, Finished};
 use super::progress::RunProgress;
-use super::{EXIT_INCOMPLETE, store, terminal};
+use super::{EXIT_BREAKER, EXIT_INCOMPLETE, store, terminal};
 
 /// Arguments of `engine run`.
 #[derive(Debug, Args)]
@@ -78,6 +80,10 @@ pub struct RunArguments {
     /// Use no network: the model must already be here.
     #[arg(long)]
     offline: bool,
+    /// Do this effect of the plan once the answer is complete and verified [repeatable]. Without it
+    /// effects are only shown.
+    #[arg(long, value_name = "NAME")]
+    allow_effect: Vec<String>,
 }
 
 /// `--device`.
@@ -130,6 +136,7 @@ enum ReuseArgument {
 /// Runs the plan.
 pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let plan = Plan::load(&arguments.plan)?;
+    engine::effects::check_allowed(&plan, &arguments.allow_effect)?;
     let input = arguments
         .input
         .clone()
@@ -153,6 +160,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         .clone()
         .unwrap_or_else(|| default_directory(&arguments.plan, &input));
     // What needs no model is checked before a model is fetched or loaded.
+    operator::run::check_files(&plan)?;
     let options = serde_json::json!({
         "limit": arguments.limit,
         "redact": arguments.redact,
@@ -162,6 +170,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         "batch_tokens": arguments.batch_tokens,
         "replay": arguments.replay,
     });
+    index::check(&plan, &UnitRows(&units))?;
     let mut directory = RunDirectory::create(&out, env!("CARGO_PKG_VERSION"), options)?;
     let store = open_store(&arguments)?;
     let mut backend = open_backend(&arguments)?;
@@ -196,11 +205,26 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         let error = anyhow::anyhow!("{}", failure);
         eprintln!("error: {}", super::chain(&error));
     }
-    if outcome.answer.complete {
-        Ok(ExitCode::SUCCESS)
-    } else {
-        Ok(ExitCode::from(EXIT_INCOMPLETE))
+    if let Some(trip) = &outcome.trip {
+        eprintln!("error: {trip}; the run is under quarantine");
+        return Ok(ExitCode::from(EXIT_BREAKER));
     }
+    if !outcome.answer.complete {
+        if !arguments.allow_effect.is_empty() {
+            eprintln!("no effect is done: the answer is incomplete");
+        }
+        return Ok(ExitCode::from(EXIT_INCOMPLETE));
+    }
+    effects::after_run(
+        &plan,
+        &Finished {
+            run: &out,
+            input: &input,
+            allowed: &arguments.allow_effect,
+            json: arguments.json,
+        },
+        &cancel,
+    )
 }
 
 fn report(outcome: &RunOutcome<Facts>, arguments: &RunArguments, out: &Path) -> anyhow::Result<()> {
@@ -268,7 +292,7 @@ fn open_store(arguments: &RunArguments) -> anyhow::Result<Option<RedbStore>> {
 }
 
 /// `runs/PLAN-INPUT`, from the stems of both files.
-fn default_directory(plan: &Path, input: &Path) -> PathBuf {
+pub(super) fn default_directory(plan: &Path, input: &Path) -> PathBuf {
     let stem = |path: &Path| {
         path.file_stem()
             .unwrap_or_default()

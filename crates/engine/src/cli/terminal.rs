@@ -7,6 +7,8 @@ use operator::answer::CitedAnswer;
 use operator::fact::Status;
 use operator::run::RunUsage;
 
+use super::ladder;
+
 /// Longest quote shown, in characters; the whole one is in `answer.json`.
 const QUOTE_CHARS: usize = 100;
 /// Citations shown for one claim.
@@ -29,23 +31,28 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
             "SIMULATED: answers come from a recording, no model was asked.\n"
         );
     }
+    if let Some(quarantine) = &answer.quarantine {
+        line!(
+            out,
+            "QUARANTINED: {}; nothing of this run may be taken for a fact.\n",
+            quarantine.reason
+        );
+    }
     line!(out, "{}\n", answer.question);
     render_coverage(out, answer);
     line!(out);
     for claim in &answer.claims {
         line!(out, "* {}", claim.text);
         for cite in claim.cites.iter().take(CITES_SHOWN) {
-            match &cite.span {
-                Some(span) => {
-                    let quote = match &span.quote {
-                        Some(quote) => format!("\"{}\"", shorten(quote)),
-                        None => format!("redacted, {}", &span.quote_hash.to_string()[..12]),
-                    };
-                    line!(out, "    [{}] {}: {quote}", cite.unit_id, span.field);
-                }
-                None => {
-                    line!(out, "    [{}]", cite.unit_id);
-                }
+            for span in cite.span.iter().chain(&cite.also) {
+                let quote = match &span.quote {
+                    Some(quote) => format!("\"{}\"", shorten(quote)),
+                    None => format!("redacted, {}", &span.quote_hash.to_string()[..12]),
+                };
+                line!(out, "    [{}] {}: {quote}", cite.unit_id, span.field);
+            }
+            if cite.span.is_none() {
+                line!(out, "    [{}]", cite.unit_id);
             }
         }
         let hidden = claim
@@ -55,7 +62,11 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
             line!(out, "    ... and {hidden} more");
         }
     }
+    if let Some(audit) = &answer.audit {
+        line!(out, "\naudit            {}", audit.text);
+    }
     render_usage(out, answer, usage);
+    line!(out, "\n{}", ladder::table(&usage.ladder));
     page
 }
 

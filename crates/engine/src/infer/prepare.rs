@@ -112,7 +112,7 @@ impl<'a> Questions<'a> {
     }
 
     /// Makes the trees over line numbers that a window of units needs.
-    fn compile_lines<'t>(
+    pub(super) fn compile_lines<'t>(
         &mut self,
         tokenizer: &Tokenizer,
         units: impl Iterator<Item = &'t UnitText> + Clone,
@@ -166,7 +166,8 @@ fn tree(
     )?))
 }
 
-fn prepare(
+/// Tokenises one unit under compiled questions.
+pub(super) fn prepare(
     tokenizer: &Tokenizer,
     questions: &Questions<'_>,
     unit: &UnitText,
@@ -188,17 +189,17 @@ fn prepare(
             Some((questions.tree(index, unit)?, decisive))
         })
         .unzip();
-    let branches: usize = trees.iter().map(|tree| tree.tokens()).sum();
-    let needed = tokens.len() + branches;
+    let request = ScoreRequest {
+        tokens,
+        trees,
+        decisive,
+    };
+    let needed = request.rows();
     if needed > room {
         return Err(too_large(format!(
             "the record needs {needed} tokens, {room} are left after the rubric; clip the fields \
              that the plan reads (max_chars)"
         )));
     }
-    Ok(ScoreRequest {
-        tokens,
-        trees,
-        decisive,
-    })
+    Ok(request)
 }

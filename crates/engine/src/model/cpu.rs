@@ -97,6 +97,15 @@ impl CpuModel {
     }
 }
 
+/// The tier of the fast CPU path under a number format, on this machine.
+pub(crate) fn tier(numerics: Numerics) -> String {
+    format!(
+        "cpu-{}-{}-v2",
+        numerics.resolve().name(),
+        Isa::detect().name()
+    )
+}
+
 fn load_layer(files: &ModelFiles, index: usize, numerics: Numerics) -> Result<Layer, EngineError> {
     let config = &files.config;
     let (hidden, feed_forward) = (config.hidden, config.feed_forward);
@@ -292,7 +301,7 @@ impl Model for CpuModel {
     }
 
     fn tier(&self) -> String {
-        format!("cpu-{}-{}-v2", self.numerics.name(), Isa::detect().name())
+        tier(self.numerics)
     }
 
     fn asks_again(&self) -> bool {

@@ -231,12 +231,7 @@ impl Model for PortableModel {
     }
 
     fn tier(&self) -> String {
-        let device = match self.device {
-            Device::Cpu => "cpu",
-            Device::Cuda(_) => "cuda",
-            Device::Metal(_) => "metal",
-        };
-        format!("{device}-portable-f32-v2")
+        tier(&self.device)
     }
 
     fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
@@ -309,4 +304,14 @@ impl Model for PortableModel {
     fn forwards(&self) -> u64 {
         self.forwards
     }
+}
+
+/// The tier of the portable path on a device.
+pub(crate) fn tier(device: &Device) -> String {
+    let device = match device {
+        Device::Cpu => "cpu",
+        Device::Cuda(_) => "cuda",
+        Device::Metal(_) => "metal",
+    };
+    format!("{device}-portable-f32-v2")
 }

@@ -301,3 +301,75 @@ fn a_record_without_an_answer_makes_the_run_incomplete() {
     assert!(ended.stdout.contains("INCOMPLETE"), "{}", ended.stdout);
     assert!(ended.stderr.contains("line 2"), "{}", ended.stderr);
 }
+
+#[test]
+fn pairs_of_records_are_shown_asked_scored_and_verified_and_records_alone_abstain() {
+    let place = Place::new();
+    let unit = "\n[unit]\nkind = \"group\"\n[group]\nby = \"similarity\"\nat_least = 0.1\n";
+    let asks = PLAN.replace(
+        "question = \"Is it red?\"",
+        "question = \"Is it red?\"\nrequires = [\"duplicates\"]",
+    );
+    let pairs = place.write("pairs.toml", format!("{asks}{unit}"));
+    let records = place.write("records.toml", &asks);
+    let input = place.write(
+        "records.jsonl",
+        "{\"id\":\"a\",\"text\":\"token expired\"}\n{\"id\":\"b\",\"text\":\"the token expired\"}\n\
+         {\"id\":\"c\",\"text\":\"disk full\"}\n",
+    );
+    let shown = place.engine(&["units", &pairs, "--input", &input, "--text"]);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert!(
+        shown
+            .stderr
+            .contains("3 records, 2 units: 1 with nothing to ask about")
+    );
+    assert!(
+        shown.stdout.contains("text of b: the token expired"),
+        "{}",
+        shown.stdout
+    );
+    let answers = place.write("answers.jsonl", replay(&[("a+b", 900_000)]));
+    let run = |plan: &str, out: &str| {
+        place.engine(&[
+            "run", plan, "--input", &input, "--replay", &answers, "--out", out,
+        ])
+    };
+    assert_eq!(run(&pairs, "out").code, 0);
+    assert_eq!(
+        run(&records, "alone").code,
+        0,
+        "whoever abstains has an answer"
+    );
+    assert_eq!(place.engine(&["verify", "out"]).code, 0);
+    assert_eq!(place.engine(&["verify", "alone"]).code, 0);
+    let labels = place.write("labelled.jsonl", "{\"id\":\"a\",\"duplicateOf\":[\"b\"]}\n");
+    let score = |out: &str| {
+        place.engine(&[
+            "eval", out, "--pairs", &labels, "--id", "id", "--field", "red",
+        ])
+    };
+    let found = score("out");
+    assert!(
+        found.stdout.contains("100.00%   100.00%   100.00%"),
+        "{}",
+        found.stdout
+    );
+    let alone = score("alone");
+    assert!(
+        alone.stdout.contains("units: 3 abstained"),
+        "{}",
+        alone.stdout
+    );
+    assert!(
+        alone.stdout.contains("0 labelled pairs stand side by side"),
+        "{}",
+        alone.stdout
+    );
+    let neither = place.engine(&["eval", "out", "--field", "red"]);
+    assert_eq!(
+        neither.code, 2,
+        "labels or pairs have to be named: {}",
+        neither.stderr
+    );
+}

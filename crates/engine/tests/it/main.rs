@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod bench;
+mod canaries;
 mod cli;
+mod effects;
 mod explain;
 mod generate;
 mod killed;
 mod packing;
+mod plan;
 mod real_model;
 mod reference;
 mod store;

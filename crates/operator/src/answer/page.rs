@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 
 use crate::answer::CitedAnswer;
-use crate::fact::{Cite, Status};
+use crate::audit::AuditReport;
+use crate::fact::{Cite, Evidence, Status};
 use crate::run::RunUsage;
 
 /// Writes `answer.md`.
@@ -24,6 +25,14 @@ fn write_page(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std:
             page,
             "> **SIMULATED**: answers were replayed or scripted by {}; no model was asked.\n",
             escape(&answer.backend.name)
+        )?;
+    }
+    if let Some(quarantine) = &answer.quarantine {
+        writeln!(
+            page,
+            "> **QUARANTINED**: {}. Nothing of this run may be taken for a fact, and none of it is \
+             remembered.\n",
+            escape(&quarantine.reason)
         )?;
     }
     if !answer.complete {
@@ -52,7 +61,28 @@ fn write_page(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std:
             writeln!(page, "  - {shown} of {} citations shown", claim.cites_total)?;
         }
     }
+    if let Some(audit) = &answer.audit {
+        write_audit(page, audit)?;
+    }
     write_usage(page, answer, usage)
+}
+
+fn write_audit(page: &mut String, audit: &AuditReport) -> std::fmt::Result {
+    writeln!(page, "\n## Audit\n\n{}\n", escape(&audit.text))?;
+    writeln!(
+        page,
+        "| not found, by what left it out | units | read | missed | undecided | missed at most |\n\
+         |---|---:|---:|---:|---:|---:|"
+    )?;
+    for row in &audit.strata {
+        let stratum = escape(&row.stratum.to_string());
+        writeln!(
+            page,
+            "| {stratum} | {} | {} | {} | {} | {} |",
+            row.population, row.audited, row.missed, row.unresolved, row.misses_upper
+        )?;
+    }
+    Ok(())
 }
 
 fn write_coverage(page: &mut String, answer: &CitedAnswer) -> std::fmt::Result {
@@ -98,6 +128,7 @@ fn write_usage(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std
     ];
     let composed = &usage.composed;
     let texts = [
+        ("prompt tokens of canaries", usage.canary_tokens),
         ("summaries written", composed.texts),
         ("summaries remembered", composed.remembered),
         ("their prompt tokens", composed.prompt_tokens),
@@ -119,17 +150,21 @@ fn write_usage(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std
 
 fn quote(cite: &Cite) -> String {
     let unit = escape(cite.unit_id.as_str());
-    match &cite.span {
+    let quoted = match &cite.span {
         None => format!("`{}` {unit}", short(&cite.source_hash.to_string())),
-        Some(span) => {
-            let quote = match &span.quote {
-                Some(quote) => format!("\"{}\"", escape(quote)),
-                None => format!("redacted, `{}`", short(&span.quote_hash.to_string())),
-            };
-            let (start, end) = (span.start, span.end);
-            format!("{unit}, {} {start}..{end}: {quote}", escape(&span.field))
-        }
-    }
+        Some(span) => format!("{unit}, {}", told(span)),
+    };
+    let also = cite.also.iter().map(|span| format!("; {}", told(span)));
+    quoted + &also.collect::<String>()
+}
+
+fn told(span: &Evidence) -> String {
+    let quote = match &span.quote {
+        Some(quote) => format!("\"{}\"", escape(quote)),
+        None => format!("redacted, `{}`", short(&span.quote_hash.to_string())),
+    };
+    let (start, end) = (span.start, span.end);
+    format!("{} {start}..{end}: {quote}", escape(&span.field))
 }
 
 fn short(hash: &str) -> &str {

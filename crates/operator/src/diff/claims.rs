@@ -98,13 +98,13 @@ fn equal(old: &Claim, new: &Claim) -> bool {
         && spans(old) == spans(new)
 }
 
-/// The record and the span that a cite names.
-type Bytes = (ContentHash, Option<(String, u32, u32, ContentHash)>);
+/// The record and the spans that a cite names.
+type Bytes = (ContentHash, Vec<(String, u32, u32, ContentHash)>);
 
 fn bytes(cite: &Cite) -> Bytes {
-    let span = cite.span.as_ref();
-    let span = span.map(|span| (span.field.clone(), span.start, span.end, span.quote_hash));
-    (cite.source_hash, span)
+    let spans = cite.span.iter().chain(&cite.also);
+    let spans = spans.map(|span| (span.field.clone(), span.start, span.end, span.quote_hash));
+    (cite.source_hash, spans.collect())
 }
 
 fn compare_claim(

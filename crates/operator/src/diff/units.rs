@@ -11,6 +11,7 @@ use crate::column::ColumnValue;
 use crate::fact::{Evidence, Fact, Status};
 use crate::fold::{Hashes, UnitRef};
 use crate::id::{ContentHash, UnitId};
+use crate::ops::prefilter;
 use crate::recorded::RecordedRun;
 
 /// A unit that differs between two runs.
@@ -86,6 +87,8 @@ pub enum Cause {
     Source,
     /// The plan.
     Plan,
+    /// What an index said of it: it depends on all records and on the files that the index names.
+    Index,
     /// Who answered.
     Backend,
     /// The course of the run: a limit, a failure, a cancellation, or another answer of the same
@@ -205,6 +208,12 @@ fn aspects(old: &Fact, new: &Fact) -> Vec<Aspect> {
     .collect()
 }
 
+/// What an index said of a unit that a predicate settled.
+fn said(fact: &Fact) -> Option<&str> {
+    let settled = fact.stage.starts_with("prefilter:");
+    prefilter::said(fact.reason.as_deref().filter(|_| settled)?)
+}
+
 fn causes(before: &RecordedRun, after: &RecordedRun, old: &Fact, new: &Fact) -> Vec<Cause> {
     let (a, b) = (&before.answer, &after.answer);
     let asked = old.backend.is_some() || new.backend.is_some();
@@ -212,6 +221,7 @@ fn causes(before: &RecordedRun, after: &RecordedRun, old: &Fact, new: &Fact) -> 
     let mut causes: Vec<Cause> = [
         (Cause::Source, old.source_hash != new.source_hash),
         (Cause::Plan, a.plan_hash != b.plan_hash),
+        (Cause::Index, said(old) != said(new)),
         (
             Cause::Backend,
             asked && a.backend.digest != b.backend.digest,

@@ -62,7 +62,7 @@ pub fn lacks(reduce: &Reduce, fact: &Fact) -> Vec<Lack> {
             );
             lacks
         }
-        Operation::Clusters { field, .. } => {
+        Operation::Clusters { field, .. } | Operation::Components { field, .. } => {
             let key = KeySource::Label(field.clone());
             side_lacks(None, &reduce.filter, Some(Need::Key(&key)), fact)
         }

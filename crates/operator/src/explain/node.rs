@@ -153,6 +153,7 @@ pub(super) fn counted(state: &AggregateState) -> u64 {
         // A unit on both sides went in twice.
         AggregateState::Join(state) => state.left.total + state.right.total,
         AggregateState::Clusters(state) => state.clusters.total + state.abstained.total,
+        AggregateState::Components(state) => state.joining.total + state.against.len() as u64,
     }
 }
 

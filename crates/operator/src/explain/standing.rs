@@ -200,6 +200,11 @@ fn roles(reduce: &Reduce, claim: &Claim, fact: &Fact) -> Vec<Role> {
             roles.extend(names(&claim.value["abstained"]).then_some(Role::Abstention));
             roles
         }
+        Operation::Components { field, .. } => {
+            let mut roles: Vec<Role> = key(&KeySource::Label(field.clone())).into_iter().collect();
+            roles.extend(names(&claim.value["dissent"]).then_some(Role::Dissent));
+            roles
+        }
         _ => Vec::new(),
     }
 }

@@ -14,6 +14,7 @@ use crate::fold::{Hashes, NodeRecord, Reducer, UnitRef};
 use crate::id::{ContentHash, UnitId};
 use crate::infer::UnitUsage;
 use crate::ops::map;
+use crate::plan::AUDIT_STAGE;
 use crate::recorded::{RecordedRun, node_name};
 
 /// All that a run knows of one unit.
@@ -25,8 +26,10 @@ pub struct UnitExplanation {
     pub ordinal: u32,
     /// The source as the run read it.
     pub source: String,
-    /// Hash of its record.
+    /// Hash of its record, or of all that it was made of.
     pub source_hash: ContentHash,
+    /// The records that it was made of, or that stood beside it.
+    pub members: Vec<UnitId>,
     /// How it ended.
     pub status: Status,
     /// Where it ended.
@@ -115,6 +118,7 @@ pub fn explain_unit(run: &RecordedRun, fact: &Fact) -> UnitExplanation {
         ordinal: fact.ordinal,
         source: run.answer.source.path.clone(),
         source_hash: fact.source_hash,
+        members: fact.members.clone(),
         status: fact.status,
         stage: fact.stage.clone(),
         reason: fact.reason.clone(),
@@ -166,6 +170,7 @@ fn tell(fact: &Fact) -> String {
         (Status::Decided, Some(name)) => {
             format!("the predicate {name} decided it without a model: {reason}")
         }
+        (Status::Decided, None) if fact.stage == AUDIT_STAGE => format!("it was {reason}"),
         (Status::Decided, None) => {
             let who = fact.backend.as_deref().unwrap_or("nobody");
             let how = match (&fact.same_as, fact.remembered) {
@@ -174,6 +179,9 @@ fn tell(fact: &Fact) -> String {
                 (None, false) => String::from("answered"),
             };
             format!("{who} {how}, and every field was sure enough to count")
+        }
+        (Status::Abstained, _) if fact.backend.is_none() => {
+            format!("it was not asked, for it would have been a guess: {reason}")
         }
         (Status::Abstained, _) => format!(
             "it was answered, but too uncertainly to count; its values stand here for the reader \

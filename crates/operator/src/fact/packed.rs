@@ -79,6 +79,19 @@ impl Facts {
         true
     }
 
+    /// Keeps a fact in place of the one under its ordinal; what that took is not freed.
+    ///
+    /// # Panics
+    /// As `put`, and if there is none to be replaced.
+    pub fn replace(&mut self, fact: &Fact) {
+        let place = fact.ordinal as usize;
+        let there = self.rows.get(place).is_some_and(|row| *row != NOWHERE);
+        assert!(there, "only a fact that is there is replaced");
+        self.rows[place] = NOWHERE;
+        self.len -= 1;
+        self.put(fact);
+    }
+
     /// The fact of the unit at a position of the source.
     pub fn get(&self, ordinal: u32) -> Option<Fact> {
         let row = *self.rows.get(ordinal as usize)?;
@@ -144,6 +157,10 @@ impl Facts {
                     self.name(row, value);
                 }
             }
+        }
+        number(row, fact.members.len() as u64);
+        for member in &fact.members {
+            text(row, member.as_str());
         }
         number(row, fact.path.len() as u64);
         for step in &fact.path {
@@ -284,6 +301,9 @@ impl<'a> Row<'a> {
                 _ => ColumnValue::Text(row.name(names)?.to_owned()),
             };
             fact.columns.insert(column, value);
+        }
+        for _ in 0..row.number()? {
+            fact.members.push(UnitId::new(row.text()?));
         }
         for _ in 0..row.number()? {
             fact.path.push(row.step(names)?);

@@ -71,7 +71,10 @@ pub fn record_node(
     leaves: &Leaves<'_>,
 ) -> Result<NodeRecord, OperatorError> {
     let mut citations = cite(node.cited(leaves.spec()), leaves, u32::MAX)?;
-    for span in citations.iter_mut().filter_map(|cite| cite.span.as_mut()) {
+    for span in citations
+        .iter_mut()
+        .flat_map(|cite| cite.span.iter_mut().chain(&mut cite.also))
+    {
         span.quote = None;
     }
     Ok(NodeRecord {

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 
 use crate::column::project;
 use crate::fact::{Evidence, Fact, FieldValue, Status};
+use crate::group;
+use crate::id::UnitId;
 use crate::infer::{Answer, Labels, PPM, Question};
-use crate::ops::Unit;
+use crate::ops::{Unit, UnitKind};
 use crate::plan::{EVIDENCE_FIELD, EvidenceMode, Field, MAP_STAGE, Plan, Turn};
 use crate::text::{self, Line, UnitText};
 
@@ -26,6 +28,7 @@ pub fn unanswered(
 ) -> Fact {
     let (id, hash) = (unit.id.clone(), unit.source_hash);
     let mut fact = Fact::bare(id, unit.ordinal, hash, status, stage, reason);
+    fact.members.clone_from(&unit.neighbourhood);
     fact.columns = plan
         .columns
         .iter()
@@ -118,16 +121,45 @@ pub fn derive(
         fact.status = Status::Abstained;
         fact.reason = Some(doubt);
     }
-    let line = match turn.evidence {
-        EvidenceMode::Model => asked(EVIDENCE_FIELD)
-            .and_then(|(_, answer)| shown.lines.get(answer.chosen as usize))
-            .map(|line| (line, Some(line.number))),
-        EvidenceMode::FirstLine => shown.lines.first().map(|line| (line, None)),
-        EvidenceMode::None => None,
+    let named = match turn.evidence {
+        EvidenceMode::Model => {
+            asked(EVIDENCE_FIELD).and_then(|(_, answer)| shown.lines.get(answer.chosen as usize))
+        }
+        EvidenceMode::FirstLine => None,
+        EvidenceMode::None => return fact,
     };
-    fact.evidence
-        .extend(line.and_then(|(line, number)| quote(unit, line, number)));
+    let pointed = named.and_then(|line| quote(unit, line, Some(line.number)));
+    fact.evidence.extend(pointed);
+    let rest = first_lines(plan, unit, shown, named);
+    fact.evidence.extend(rest);
     fact
+}
+
+/// The first line that was shown of each record in a unit, but for the one that a line was named of.
+pub fn first_lines(
+    plan: &Plan,
+    unit: &Unit,
+    shown: &UnitText,
+    named: Option<&Line>,
+) -> Vec<Evidence> {
+    let member = |line: &Line| group::member_of(plan, unit, &line.field);
+    let mut cited: Vec<Option<&UnitId>> = named.map(member).into_iter().collect();
+    let mut evidence = Vec::new();
+    for line in &shown.lines {
+        let of = member(line);
+        // What stands beside a record is not what is judged; a record by itself is cited once.
+        let judged = match unit.kind {
+            UnitKind::Group => true,
+            UnitKind::Record | UnitKind::Field | UnitKind::Widened => {
+                of.is_none() && named.is_none()
+            }
+        };
+        if judged && !cited.contains(&of) {
+            cited.push(of);
+            evidence.extend(quote(unit, line, None));
+        }
+    }
+    evidence
 }
 
 /// Why values are too uncertain to count, by the thresholds of their fields; none where they count.

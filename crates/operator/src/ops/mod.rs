@@ -11,6 +11,6 @@ mod units;
 
 pub use file::FileUnits;
 pub use partition::{BadUnit, Partition, Unit, UnitKind, partition};
-pub use prefilter::{Route, prefilter};
+pub use prefilter::{Route, prefilter, prefilter_watched};
 pub(crate) use units::Kept;
 pub use units::{Place, Placed, Units};

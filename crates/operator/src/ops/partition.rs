@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::error::OperatorError;
 use crate::id::{ContentHash, UnitId};
-use crate::plan::Plan;
+use crate::plan::{Plan, Relation, TextField};
 use crate::predicate;
 use crate::record::{BadRecord, Record, SourceArtifact, kind_of};
 
@@ -27,10 +27,16 @@ pub struct Unit {
     pub kind: UnitKind,
     /// Position in the input, from 0.
     pub ordinal: u32,
-    /// Hash of the record's decoded fields.
+    /// Hash of the record's decoded fields, or of all that the unit was made of.
     pub source_hash: ContentHash,
-    /// The record.
+    /// The record; of a unit that is none, what it shows as one.
     pub record: Arc<Record>,
+    /// The records that it was made of, or that stand beside it; empty where it is a record alone.
+    pub neighbourhood: Vec<UnitId>,
+    /// What of `record` the model reads, where it is not what the plan names.
+    pub texts: Option<Vec<TextField>>,
+    /// Why no answer is sought, where none is.
+    pub skip: Option<String>,
 }
 
 impl Unit {
@@ -46,16 +52,44 @@ impl Unit {
             ordinal: record.ordinal,
             source_hash: record.source_hash(),
             record: Arc::new(record),
+            neighbourhood: Vec::new(),
+            texts: None,
+            skip: None,
         })
+    }
+
+    /// The fields that the model reads, in order.
+    pub fn shown<'u>(&'u self, plan: &'u Plan) -> &'u [TextField] {
+        self.texts.as_deref().unwrap_or(&plan.input.text)
+    }
+
+    /// Which of these relations it does not show.
+    pub fn lacks(&self, plan: &Plan, relations: &[Relation]) -> Vec<Relation> {
+        let provided = match self.kind {
+            UnitKind::Record | UnitKind::Field => &[],
+            UnitKind::Group if self.neighbourhood.len() < 2 => &[],
+            UnitKind::Group => plan.unit.provided(),
+            UnitKind::Widened => plan.unit.provided_widened(),
+        };
+        let lacking = relations.iter().copied();
+        lacking
+            .filter(|relation| !provided.contains(relation))
+            .collect()
     }
 }
 
-/// What piece of a record a unit is.
+/// What piece of the input a unit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnitKind {
     /// The whole record.
     Record,
+    /// One field of a record.
+    Field,
+    /// Some records that belong together.
+    Group,
+    /// A record with its neighbours beside it.
+    Widened,
 }
 
 /// A record that cannot be read, placed so that it is counted.
@@ -150,7 +184,7 @@ fn check_ordinals(path: &str, records: &[Record], bad: &[BadRecord]) -> Result<(
     Ok(())
 }
 
-/// Which of the plan's text fields some record has.
+/// Which of the fields that the plan reads or compares some record has.
 pub(super) struct TextFields<'p> {
     missing: Vec<&'p str>,
     /// Fields of the first record.
@@ -159,9 +193,10 @@ pub(super) struct TextFields<'p> {
 
 impl<'p> TextFields<'p> {
     pub(super) fn new(plan: &'p Plan) -> Self {
-        let fields = plan.input.text.iter();
+        let fields = plan.input.text.iter().map(|text| text.field.as_str());
+        let group = plan.unit.group.iter().flat_map(|group| group.fields());
         Self {
-            missing: fields.map(|text| text.field.as_str()).collect(),
+            missing: fields.chain(group).collect(),
             known: None,
         }
     }

@@ -55,6 +55,14 @@ pub trait Units: Sync {
     /// # Errors
     /// `Io` and `SourceChanged` where the file is not what it was.
     fn read(&self, place: Place) -> Result<Unit, OperatorError>;
+
+    /// The unit with its neighbours beside it; none where it has none, or none are known.
+    ///
+    /// # Errors
+    /// As [`Units::read`].
+    fn widen(&self, _unit: &Unit) -> Result<Option<Unit>, OperatorError> {
+        Ok(None)
+    }
 }
 
 impl Units for Partition {

@@ -8,10 +8,15 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::audit::AuditFile;
+use super::canary::CanaryFile;
+use super::effect_file::EffectFile;
+use super::index_file::IndexFile;
 use super::locate::plan_error;
 use super::stage_file::{PassFile, StageFile};
 use super::tool_file::ToolFile;
-use super::{Action, Budget, ClipPolicy, EvidenceMode, FoldKey, JoinKind, Label, Order};
+use super::unit_file::{GroupFile, UnitFile};
+use super::{Action, Budget, ClipPolicy, Contract, EvidenceMode, FoldKey, JoinKind, Label, Order};
 use crate::column::ColumnType;
 use crate::error::OperatorError;
 use crate::nearest::nearest;
@@ -25,6 +30,10 @@ pub(super) struct PlanFile {
     pub(super) question: Spanned<String>,
     pub(super) rubric: Spanned<String>,
     pub(super) input: Spanned<InputFile>,
+    pub(super) unit: Option<Spanned<UnitFile>>,
+    pub(super) group: Option<Spanned<GroupFile>>,
+    #[serde(default)]
+    pub(super) index: Vec<Spanned<IndexFile>>,
     #[serde(default)]
     pub(super) prefilter: Vec<Spanned<PrefilterFile>>,
     #[serde(default)]
@@ -39,6 +48,10 @@ pub(super) struct PlanFile {
     pub(super) stage: Vec<Spanned<StageFile>>,
     #[serde(default)]
     pub(super) pass: Vec<Spanned<PassFile>>,
+    pub(super) canary: Option<Spanned<CanaryFile>>,
+    pub(super) audit: Option<Spanned<AuditFile>>,
+    #[serde(default)]
+    pub(super) effect: Vec<Spanned<EffectFile>>,
     #[serde(default)]
     pub(super) tool: Vec<Spanned<ToolFile>>,
     #[serde(default)]
@@ -71,6 +84,7 @@ pub(super) struct PrefilterFile {
     pub(super) when: Spanned<PredicateSpec>,
     pub(super) action: Action,
     pub(super) reason: Option<String>,
+    pub(super) near: Option<Spanned<PredicateSpec>>,
     #[serde(default)]
     pub(super) set: BTreeMap<String, Spanned<LabelText>>,
 }
@@ -86,6 +100,8 @@ pub(super) struct FieldFile {
     #[serde(default)]
     pub(super) reasons: Vec<Spanned<LabelFile>>,
     pub(super) scaffold: Option<String>,
+    #[serde(default)]
+    pub(super) requires: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -130,6 +146,7 @@ pub(super) struct ReduceFile {
     pub(super) of: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) instruction: Option<Spanned<String>>,
     pub(super) tokens_max: Option<Spanned<u32>>,
+    pub(super) contract: Option<Spanned<Contract>>,
     pub(super) claim: Option<Spanned<String>>,
     pub(super) cite_max: Option<Spanned<u32>>,
 }

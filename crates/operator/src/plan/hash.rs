@@ -3,9 +3,11 @@
 //! White space, comments and key order of the file, the input's path, the budget and the fan-in do
 //! not change what is asked or answered, so they are left out; everything else is in.
 
+use regex::Regex;
+
 use super::{
-    Action, ColumnRef, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure, Operation,
-    Plan, Prefilter, Reduce, Select, Stage, StageOp, Then,
+    Action, ColumnRef, Contract, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure,
+    Nearness, Operation, Plan, Prefilter, Reduce, Select, Stage, StageOp, Then, effect,
 };
 use crate::canonical::Canonical;
 use crate::id::ContentHash;
@@ -41,6 +43,13 @@ impl Plan {
         for reduce in &self.reduces {
             encode_reduce(&mut canonical, reduce);
         }
+        encode_unit(&mut canonical, self);
+        if !self.indexes.is_empty() {
+            canonical.text("indexes").list(self.indexes.len());
+            for index in &self.indexes {
+                index.encode(&mut canonical);
+            }
+        }
         if self.staged {
             encode_stages(&mut canonical, &self.stages);
         }
@@ -55,8 +64,69 @@ impl Plan {
                 }
             }
         }
+        if let Some(canary) = &self.canary {
+            canary.encode(&mut canonical);
+        }
+        if let Some(audit) = &self.audit {
+            audit.encode(&mut canonical);
+        }
+        if !self.effects.is_empty() {
+            effect::encode(&mut canonical, &self.effects);
+        }
         ContentHash::of(&canonical)
     }
+}
+
+/// Nothing for a plan of plain records: such plans keep the hash that they had.
+fn encode_unit(canonical: &mut Canonical, plan: &Plan) {
+    for field in plan.fields.iter().filter(|f| !f.requires.is_empty()) {
+        canonical.text("requires").text(&field.name);
+        canonical.list(field.requires.len());
+        for relation in &field.requires {
+            canonical.text(relation.as_str());
+        }
+    }
+    let unit = &plan.unit;
+    if unit.is_plain() {
+        return;
+    }
+    canonical.text("unit").text(unit.kind.as_str());
+    canonical.bool(unit.widen).list(unit.fields.len());
+    for field in &unit.fields {
+        canonical.text(&field.field);
+    }
+    let Some(group) = &unit.group else { return };
+    canonical.text("group").text(group.by.as_str());
+    match &group.by {
+        Nearness::Similarity {
+            fields,
+            at_least_ppm,
+            within_seconds,
+        } => {
+            encode_texts(canonical, fields);
+            canonical.u32(*at_least_ppm);
+            match within_seconds {
+                Some(seconds) => canonical.some().i64(*seconds),
+                None => canonical.none(),
+            };
+        }
+        Nearness::Key { field } => {
+            canonical.text(field);
+        }
+        Nearness::Links { field, pattern } => {
+            canonical
+                .optional_text(field.as_deref())
+                .optional_text(pattern.as_ref().map(Regex::as_str));
+        }
+        Nearness::Window { within_seconds } => {
+            canonical.i64(*within_seconds);
+        }
+    }
+    canonical
+        .text(group.shape.as_str())
+        .u32(group.most)
+        .u32(group.members_max)
+        .optional_text(group.order_by.as_deref());
 }
 
 /// Passes are part of a plan through their stages; how many units one takes is a limit.
@@ -83,7 +153,9 @@ fn encode_stages(canonical: &mut Canonical, stages: &[Stage]) {
         match &stage.op {
             StageOp::Select(select) => encode_select(canonical, select),
             StageOp::Map(map) => {
-                canonical.optional_text(map.rubric.as_deref());
+                canonical
+                    .optional_text(map.rubric.as_deref())
+                    .bool(map.widen);
                 encode_texts(canonical, &map.fields);
             }
             StageOp::Tool(tool) => {
@@ -149,6 +221,9 @@ fn encode_prefilter(canonical: &mut Canonical, prefilter: &Prefilter) {
     for (field, label) in &prefilter.set {
         canonical.text(field).text(label);
     }
+    if let Some(near) = &prefilter.near {
+        near.encode(canonical.text("near"));
+    }
 }
 
 fn encode_field(canonical: &mut Canonical, field: &Field) {
@@ -177,6 +252,9 @@ fn encode_reduce(canonical: &mut Canonical, reduce: &Reduce) {
     canonical
         .optional_text(reduce.claim.as_deref())
         .u32(reduce.cite_max);
+    if reduce.contract == Contract::Exhaustive {
+        canonical.text("exhaustive");
+    }
 }
 
 fn encode_operation(canonical: &mut Canonical, op: &Operation) {
@@ -253,6 +331,13 @@ fn encode_operation(canonical: &mut Canonical, op: &Operation) {
                 .u32(*exemplars)
                 .optional_text(unclustered.as_deref());
             encode_texts(canonical, dissent);
+        }
+        Operation::Components {
+            field,
+            label,
+            keys_max,
+        } => {
+            canonical.text(field).text(label).u32(*keys_max);
         }
         Operation::Summary {
             of,

@@ -37,10 +37,23 @@ pub struct Reduce {
     pub op: Operation,
     /// Which units count; always empty for `join`, whose sides select, and for `summary`.
     pub filter: Filter,
+    /// What the claim promises of units without an answer.
+    pub contract: Contract,
     /// Wording of the claim, with `{value}` and `{count}`.
     pub claim: Option<String>,
     /// Most citations that are printed; at most 64.
     pub cite_max: u32,
+}
+
+/// What a claim promises of units without an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contract {
+    /// It speaks of what was decided, and says beside it what was not.
+    #[default]
+    Decided,
+    /// It says "all" or "none", and is refused while some unit has no answer.
+    Exhaustive,
 }
 
 /// A conjunction of equalities; empty selects every decided unit.
@@ -270,6 +283,15 @@ pub enum Operation {
         /// Labels whose units are named one by one.
         dissent: Vec<String>,
     },
+    /// Which members of units belong together, from what was decided unit by unit.
+    Components {
+        /// The field that says so.
+        field: String,
+        /// The label that joins members.
+        label: String,
+        /// Most members of all components together.
+        keys_max: u32,
+    },
     /// A text that the model writes from other claims alone.
     Summary {
         /// Names of earlier reductions, at least one, none of them a summary.
@@ -300,6 +322,7 @@ impl Operation {
             Self::Distinct(_) => "distinct",
             Self::Join { .. } => "join",
             Self::Clusters { .. } => "clusters",
+            Self::Components { .. } => "components",
             Self::Summary { .. } => "summary",
         }
     }

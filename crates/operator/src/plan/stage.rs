@@ -47,6 +47,9 @@ use crate::infer::{Question, Rubric};
 /// Name of the only stage of a plan that declares none.
 pub const MAP_STAGE: &str = "map";
 
+/// Name of the second stage of a plan of adaptive units that declares none.
+pub const WIDENED_STAGE: &str = "widened";
+
 /// One stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage {
@@ -137,6 +140,8 @@ pub struct MapStage {
     pub fields: Vec<String>,
     /// Whether the larger model answers.
     pub larger: bool,
+    /// Whether units are shown with their neighbours beside them.
+    pub widen: bool,
 }
 
 /// A tool that is called.
@@ -196,6 +201,25 @@ impl Stage {
                 rubric: None,
                 fields: fields.iter().map(|field| field.name.clone()).collect(),
                 larger: false,
+                widen: false,
+            }),
+        }
+    }
+
+    /// The second stage of adaptive units: what abstains is read again with its neighbours.
+    pub(super) fn widened(fields: &[Field]) -> Self {
+        Self {
+            name: WIDENED_STAGE.to_owned(),
+            pass: 0,
+            when: Condition {
+                abstained: Some(true),
+                ..Condition::default()
+            },
+            op: StageOp::Map(MapStage {
+                rubric: None,
+                fields: fields.iter().map(|field| field.name.clone()).collect(),
+                larger: false,
+                widen: true,
             }),
         }
     }
@@ -245,6 +269,7 @@ impl Plan {
                     label_mass_min_ppm: 0,
                     reasons: Vec::new(),
                     scaffold: format!("{}: ", stage.name),
+                    requires: Vec::new(),
                 };
                 (&select.rubric, vec![field], EvidenceMode::None)
             }
@@ -257,7 +282,7 @@ impl Plan {
         };
         let questions = super::wording::questions(&fields, evidence);
         Some(Turn {
-            rubric: super::wording::rubric(task, &fields, evidence, &questions),
+            rubric: super::wording::rubric(&self.unit, task, &fields, evidence, &questions),
             questions,
             fields,
             evidence,

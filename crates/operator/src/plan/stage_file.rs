@@ -23,6 +23,7 @@ pub(super) struct StageFile {
     pub(super) unclear: Option<Spanned<UnclearFile>>,
     pub(super) fields: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) model: Option<Spanned<String>>,
+    pub(super) widen: Option<Spanned<bool>>,
     pub(super) tool: Option<Spanned<String>>,
     pub(super) max_chars: Option<Spanned<u32>>,
     pub(super) policy: Option<Spanned<ClipPolicy>>,

@@ -8,8 +8,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use toml::Spanned;
 
-use super::{Check, Node, Predicate, Scalar, Test, date, number_of};
+use super::{Check, Node, Predicate, Scalar, Test, date, indexed, number_of};
 use crate::nearest::suggest;
+use crate::plan::Index;
 
 const OPS: [&str; 14] = [
     "eq",
@@ -29,14 +30,16 @@ const OPS: [&str; 14] = [
 ];
 const MISSING: &str = "missing";
 
-/// A predicate as TOML spells it: a test, or exactly one of `all`, `any`, `not`.
+/// A predicate as TOML spells it: a test of a field or an index, or exactly one of `all`, `any`, `not`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PredicateSpec {
-    field: Option<String>,
-    op: Option<Spanned<String>>,
-    value: Option<Spanned<toml::Value>>,
-    case: Option<Spanned<String>>,
+    pub(super) field: Option<String>,
+    pub(super) index: Option<Spanned<String>>,
+    pub(super) label: Option<Spanned<String>>,
+    pub(super) op: Option<Spanned<String>>,
+    pub(super) value: Option<Spanned<toml::Value>>,
+    pub(super) case: Option<Spanned<String>>,
     all: Option<Vec<Spanned<PredicateSpec>>>,
     any: Option<Vec<Spanned<PredicateSpec>>>,
     not: Option<Box<Spanned<PredicateSpec>>>,
@@ -50,18 +53,25 @@ pub(crate) struct Fault {
 }
 
 /// Compiles a predicate.
-pub(crate) fn compile(spec: &Spanned<PredicateSpec>) -> Result<Predicate, Fault> {
-    node(spec).map(Predicate)
+pub(crate) fn compile(
+    spec: &Spanned<PredicateSpec>,
+    indexes: &[Index],
+) -> Result<Predicate, Fault> {
+    node(spec, indexes).map(Predicate)
 }
 
-fn node(spanned: &Spanned<PredicateSpec>) -> Result<Node, Fault> {
+fn node(spanned: &Spanned<PredicateSpec>, indexes: &[Index]) -> Result<Node, Fault> {
     let spec = spanned.get_ref();
     let fault = |problem: &str| Fault {
         span: spanned.span(),
         problem: problem.to_owned(),
     };
-    let is_test =
-        spec.field.is_some() || spec.op.is_some() || spec.value.is_some() || spec.case.is_some();
+    let is_test = spec.field.is_some()
+        || spec.index.is_some()
+        || spec.label.is_some()
+        || spec.op.is_some()
+        || spec.value.is_some()
+        || spec.case.is_some();
     let shapes = [
         is_test,
         spec.all.is_some(),
@@ -70,14 +80,18 @@ fn node(spanned: &Spanned<PredicateSpec>) -> Result<Node, Fault> {
     ];
     if shapes.iter().filter(|shape| **shape).count() != 1 {
         return Err(fault(
-            "a predicate is either {field, op, value}, or exactly one of {all}, {any}, {not}",
+            "a predicate is either {field, op, value}, {index, op, value}, or exactly one of {all}, \
+             {any}, {not}",
         ));
     }
     if let Some(members) = spec.all.as_ref().or(spec.any.as_ref()) {
         if members.is_empty() {
             return Err(fault("\"all\" and \"any\" need at least one predicate"));
         }
-        let members = members.iter().map(node).collect::<Result<Vec<_>, _>>()?;
+        let members = members
+            .iter()
+            .map(|member| node(member, indexes))
+            .collect::<Result<Vec<_>, _>>()?;
         return Ok(if spec.all.is_some() {
             Node::All(members)
         } else {
@@ -85,7 +99,10 @@ fn node(spanned: &Spanned<PredicateSpec>) -> Result<Node, Fault> {
         });
     }
     if let Some(member) = &spec.not {
-        return Ok(Node::Not(Box::new(node(member)?)));
+        return Ok(Node::Not(Box::new(node(member, indexes)?)));
+    }
+    if spec.index.is_some() || spec.label.is_some() {
+        return indexed::test(spanned, indexes).map(Node::Index);
     }
     let Some(field) = spec.field.as_deref().filter(|field| !field.is_empty()) else {
         return Err(fault(

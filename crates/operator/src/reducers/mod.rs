@@ -4,6 +4,7 @@
 //! under a cap and beside the exact total. Must not know plans' files or models.
 
 mod clusters;
+mod components;
 mod count;
 mod count_by;
 mod distinct;
@@ -23,6 +24,7 @@ mod top_k;
 mod top_keys;
 
 pub use clusters::{ClusterState, Clusters};
+pub use components::{Against, ComponentState, Components};
 pub use count::Count;
 pub use count_by::CountBy;
 pub use distinct::{Distinct, DistinctState};
@@ -214,6 +216,8 @@ aggregates! {
     Join "join" 1 JoinState,
     /// `clusters`
     Clusters "clusters" 1 ClusterState,
+    /// `components`
+    Components "components" 1 ComponentState,
 }
 
 /// States are made by the reducer beside which they stand; anything else is a fault of ours.

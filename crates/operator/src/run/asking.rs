@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::flight::Flight;
 use super::{Backends, Pass, causes, failure};
+use crate::breaker::Guarded;
 use crate::error::OperatorError;
 use crate::event::Event;
 use crate::fact::{Fact, Status, Step};
@@ -18,7 +19,7 @@ use crate::infer::{
 };
 use crate::ops::{Unit, Units, map};
 use crate::plan::{EvidenceMode, Plan, Select, Stage, StageOp, Then, Turn};
-use crate::store::{Store, StoredAnswers, fact_key};
+use crate::store::{Store, StoredAnswers, Withheld, fact_key};
 use crate::text::{self, TextProblem, UnitText};
 
 /// A unit on its way to the backend, without its text.
@@ -81,7 +82,8 @@ enum Met {
 pub(super) struct Spent {
     usage: UnitUsage,
     pass: UnitUsage,
-    pub(super) over: Option<&'static str>,
+    /// Why nothing more is asked.
+    pub(super) over: Option<String>,
 }
 
 impl Spent {
@@ -136,7 +138,8 @@ impl Pass<'_, '_> {
                 failure: None,
             });
         };
-        let infer = backends.of(stage)?;
+        let withheld = backends.withheld;
+        let mut infer = backends.watch(stage)?;
         let identity = infer.identity().clone();
         let mut round = Round {
             place,
@@ -148,8 +151,10 @@ impl Pass<'_, '_> {
             done: 0,
             usage: UnitUsage::default(),
         };
+        let flights = self.relate(flights, stage, &turn, &mut round.onward)?;
         let asked = self.recall(flights, &mut round)?;
-        let failure = self.ask(asked, infer, &mut round)?;
+        let unproven = withheld.is_some_and(Withheld::take_unproven);
+        let failure = self.ask(asked, &mut infer, unproven, &mut round)?;
         Ok(StageOutcome {
             onward: round.onward,
             failure,
@@ -232,14 +237,16 @@ impl Pass<'_, '_> {
         Ok(asked)
     }
 
-    /// Asks the backend in one job and lands every unit of it; nothing left asks nothing.
+    /// Asks the backend in one job and lands every unit of it; nothing left asks nothing, but for
+    /// canaries where answers were looked up that none has vouched for.
     fn ask(
         &mut self,
         asked: Vec<Asked>,
-        infer: &mut dyn Infer,
+        infer: &mut Guarded<'_, '_>,
+        unproven: bool,
         round: &mut Round<'_>,
     ) -> Result<Option<InferError>, OperatorError> {
-        if asked.is_empty() {
+        if asked.is_empty() && !unproven {
             return Ok(None);
         }
         let mut done = vec![false; asked.len()];
@@ -275,6 +282,7 @@ impl Pass<'_, '_> {
         if let Some(error) = broken {
             return Err(error);
         }
+        self.heed(infer)?;
         let failure = match result {
             Ok(usage) => {
                 self.usage.job += usage;
@@ -289,9 +297,10 @@ impl Pass<'_, '_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let reason = match (&failure, self.spent.over, cancel.is_cancelled()) {
+        let reason = match (&failure, &self.spent.over, cancel.is_cancelled()) {
+            (_, Some(over), _) if infer.trip().is_some() => over.clone(),
             (Some(error), _, _) => causes(error),
-            (None, Some(over), _) => over.to_owned(),
+            (None, Some(over), _) => over.clone(),
             (None, None, true) => String::from("cancelled before it was asked"),
             (None, None, false) => String::from("the backend did not complete it"),
         };
@@ -302,6 +311,20 @@ impl Pass<'_, '_> {
             }
         }
         Ok(failure)
+    }
+
+    /// Tells what became of canaries, and stops the run where a breaker is open.
+    pub(super) fn heed(&mut self, infer: &mut Guarded<'_, '_>) -> Result<(), OperatorError> {
+        for result in infer.take_results() {
+            self.journal.log(result.into())?;
+        }
+        if let Some(trip) = infer.trip() {
+            let reason = trip.to_string();
+            self.spent.over = Some(reason.clone());
+            let trip = trip.clone();
+            self.journal.log(Event::BreakerOpen { trip, reason })?;
+        }
+        Ok(())
     }
 
     /// Turns one completion into a fact and remembers its answers.
@@ -382,7 +405,7 @@ impl Pass<'_, '_> {
         round: &mut Round<'_>,
         manner: Manner,
     ) -> Result<(), OperatorError> {
-        let over = self.spent.over.unwrap_or("cancelled").to_owned();
+        let over = self.spent.over.as_deref().unwrap_or("cancelled").to_owned();
         let (status, reason) = match (outcome, &read) {
             (UnitOutcome::Answered(answers), Ok((unit, shown))) => {
                 let (plan, name) = (self.plan, &round.stage.name);
@@ -521,14 +544,14 @@ impl Pass<'_, '_> {
             .and_then(|pass| pass.tokens_max)
             .is_some_and(|most| self.spent.pass.computed_tokens >= most);
         if budget.seconds_max.is_some_and(|most| seconds >= most) {
-            self.spent.over = Some("budget seconds_max");
+            self.spent.over = Some(String::from("budget seconds_max"));
         } else if budget
             .tokens_max
             .is_some_and(|most| self.spent.usage.computed_tokens >= most)
         {
-            self.spent.over = Some("budget tokens_max");
+            self.spent.over = Some(String::from("budget tokens_max"));
         } else if pass_over {
-            self.spent.over = Some("tokens_max of the pass");
+            self.spent.over = Some(String::from("tokens_max of the pass"));
         }
         if self.spent.over.is_some() {
             self.options.cancel.cancel();

@@ -31,6 +31,8 @@ struct State {
     shown: Vec<Shown>,
     /// The pass that it was last admitted to.
     pass: usize,
+    /// Whether its neighbours are shown beside it.
+    widened: bool,
 }
 
 /// A text that a stage showed.
@@ -43,6 +45,7 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Hash of the text, as a step carries it.
+    #[expect(dead_code, reason = "for tool stages, which a plan cannot declare yet")]
     pub(super) fn hash(&self) -> ContentHash {
         ContentHash::of_bytes(self.text.as_bytes())
     }
@@ -66,6 +69,9 @@ impl Flight {
     /// Reads the unit; its record has the texts that were shown beside its own fields.
     pub(super) fn read(&self, units: &dyn Units) -> Result<Unit, OperatorError> {
         let mut unit = self.kept.read(units)?;
+        if self.state.as_ref().is_some_and(|state| state.widened) {
+            unit = units.widen(&unit)?.unwrap_or(unit);
+        }
         if let Some(state) = &self.state
             && !state.shown.is_empty()
         {
@@ -89,8 +95,14 @@ impl Flight {
     }
 
     /// Takes what a tool or a neighbourhood showed.
+    #[expect(dead_code, reason = "for tool stages, which a plan cannot declare yet")]
     pub(super) fn show(&mut self, shown: Shown) {
         self.state().shown.push(shown);
+    }
+
+    /// Shows its neighbours beside it from now on.
+    pub(super) fn widen(&mut self) {
+        self.state().widened = true;
     }
 
     /// Takes the stages that a selector chose.
@@ -113,6 +125,8 @@ impl Flight {
             return;
         };
         draft.stage = fact.stage;
+        draft.source_hash = fact.source_hash;
+        draft.members = fact.members;
         draft.values.extend(fact.values);
         if !fact.evidence.is_empty() {
             draft.evidence = fact.evidence;
@@ -189,6 +203,26 @@ impl Flight {
                 field.name
             ));
         }
+        Self::complete(fact, path)
+    }
+
+    /// The fact of a unit that lacks a relation on which an answer of a stage depends: it abstains, and
+    /// what it was asked before stands beside it.
+    pub(super) fn lack(
+        mut self,
+        plan: &Plan,
+        units: &dyn Units,
+        stage: &str,
+        reason: String,
+    ) -> Fact {
+        let path = std::mem::take(&mut self.state().path);
+        let mut fact = match self.state().draft.take() {
+            Some(draft) => draft,
+            None => self.bare(plan, units, Status::Abstained, stage, None),
+        };
+        fact.status = Status::Abstained;
+        fact.stage = stage.to_owned();
+        fact.reason = Some(reason);
         Self::complete(fact, path)
     }
 

@@ -6,28 +6,41 @@
 //! answered is a status in the answer; only a broken contract or a broken disk stops the run.
 
 mod asking;
+mod auditing;
 mod flight;
 mod folding;
 mod journal;
+mod ladder;
 mod stages;
 mod summaries;
+mod widening;
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, count_reasons};
+use crate::answer::{
+    ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, Claim, Quarantine, count_reasons,
+};
+use crate::audit::AuditReport;
+use crate::breaker::{Guard, Guarded, Trip};
 use crate::compose::ComposeUsage;
+use crate::coverage::Counts;
 use crate::error::OperatorError;
 use crate::event::{Event, EventSink};
 use crate::fact::{Fact, Facts, FieldValue, Status};
+use crate::group;
 use crate::id::{ContentHash, UnitId};
+use crate::index::{Indexes, UnitRows};
 use crate::infer::{BackendIdentity, CancelFlag, FailReason, Infer, InferError, JobUsage};
-use crate::ops::{BadUnit, Kept, Partition, Placed, Route, Unit, Units, map, prefilter};
-use crate::plan::{EvidenceMode, Plan, Stage};
+use crate::ops::{BadUnit, Kept, Partition, Placed, Route, Unit, Units, map};
+use crate::plan::{AUDIT_STAGE, AuditSpec, Auditor, EvidenceMode, Plan, Stage};
 use crate::run_directory::RunDirectory;
-use crate::store::Store;
+use crate::store::{Store, Withheld};
 use crate::text;
 
+pub use ladder::{Ladder, Rung, RungKind};
+
 use asking::Spent;
+use auditing::KnownLabels;
 use flight::Flight;
 use journal::Journal;
 
@@ -45,13 +58,16 @@ pub struct RunOptions<'a> {
     pub larger: Option<&'a mut dyn Infer>,
 }
 
-/// Who is asked.
+/// Who is asked, and what stands between.
 struct Backends<'b> {
     main: &'b mut dyn Infer,
     larger: Option<&'b mut dyn Infer>,
+    guard: Guard<'b>,
+    /// The store, where answers are not trusted before the canaries are.
+    withheld: Option<&'b Withheld<'b>>,
 }
 
-impl Backends<'_> {
+impl<'b> Backends<'b> {
     /// The backend that a stage asks.
     fn of(&mut self, stage: &Stage) -> Result<&mut dyn Infer, OperatorError> {
         match (&mut self.larger, stage.larger()) {
@@ -61,6 +77,35 @@ impl Backends<'_> {
                 stage: stage.name.clone(),
             }),
         }
+    }
+
+    /// The same backend behind the guard.
+    fn watch(&mut self, stage: &Stage) -> Result<Guarded<'_, 'b>, OperatorError> {
+        let infer: &mut dyn Infer = match (&mut self.larger, stage.larger()) {
+            (_, false) => self.main,
+            (Some(larger), true) => *larger,
+            (None, true) => {
+                return Err(OperatorError::NoLargerModel {
+                    stage: stage.name.clone(),
+                });
+            }
+        };
+        Ok(self.guard.watch(infer))
+    }
+
+    /// The backend that audits, behind the guard; no canaries are planted for it, since they are known to
+    /// the plan's own rubric.
+    fn watch_auditor(&mut self, spec: &AuditSpec) -> Result<Guarded<'_, 'b>, OperatorError> {
+        let infer: &mut dyn Infer = match (&mut self.larger, &spec.auditor) {
+            (Some(larger), Auditor::Model { .. }) => *larger,
+            (None, Auditor::Model { .. }) => {
+                return Err(OperatorError::NoLargerModel {
+                    stage: AUDIT_STAGE.to_owned(),
+                });
+            }
+            _ => self.main,
+        };
+        Ok(self.guard.watch_plainly(infer))
     }
 
     /// Whether any of them replays or scripts its answers.
@@ -73,12 +118,16 @@ impl Backends<'_> {
     fn suffice(&mut self, plan: &Plan) -> Result<(), OperatorError> {
         plan.stages
             .iter()
-            .try_for_each(|stage| self.of(stage).map(|_| ()))
+            .try_for_each(|stage| self.of(stage).map(|_| ()))?;
+        match &plan.audit {
+            Some(spec) => self.watch_auditor(spec).map(|_| ()),
+            None => Ok(()),
+        }
     }
 }
 
 /// What a run cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunUsage {
     /// What the backend counted for the run's job; all zero when nothing was asked.
     #[serde(flatten)]
@@ -91,9 +140,15 @@ pub struct RunUsage {
     pub duplicate_units: u64,
     /// Prompt tokens of all answered units, as if neither prefix nor answers had been kept.
     pub tokens_as_if_uncached: u64,
+    /// Prompt tokens of canaries; part of `job`, and of no fact.
+    #[serde(default)]
+    pub canary_tokens: u64,
     /// What the plan's summaries cost; no part of `job`.
     #[serde(default)]
     pub composed: ComposeUsage,
+    /// What each index, predicate and stage decided and cost, in order.
+    #[serde(default)]
+    pub ladder: Vec<Rung>,
 }
 
 /// What a run yields; with all its facts, or with [`Facts`] that are read one at a time.
@@ -107,6 +162,19 @@ pub struct RunOutcome<F = Vec<Fact>> {
     pub usage: RunUsage,
     /// Why the backend stopped before the end, when it did; the units left are not run.
     pub backend_failure: Option<InferError>,
+    /// Why a breaker opened, if one did: the answer then states nothing.
+    pub trip: Option<Trip>,
+}
+
+/// Reads the files that a plan names beside its input, canaries and an auditor's labels, as a run does
+/// before it asks anything.
+///
+/// # Errors
+/// What is wrong with one of them.
+pub fn check_files(plan: &Plan) -> Result<(), OperatorError> {
+    crate::canary::load(plan)?;
+    auditing::known_labels(plan)?;
+    Ok(())
 }
 
 /// Runs a plan over a partition and hands all facts out.
@@ -128,20 +196,23 @@ pub fn run(
         answer: outcome.answer,
         usage: outcome.usage,
         backend_failure: outcome.backend_failure,
+        trip: outcome.trip,
     })
 }
 
 /// Runs a plan over units, of which it holds no record longer than it needs it.
 ///
+/// The units are the records, or what the plan makes of them.
+///
 /// Memory: about 110 bytes per unit, 130 more for each that goes past the predicates, what its values
-/// and columns take, and a few records. The store is neither read nor written for a simulated backend. Summaries are written
+/// and columns take, its indexes ([`Indexes::compute`]), and a few records. The store is neither read nor written for a simulated backend. Summaries are written
 /// by the same backend after the fold; one that cannot be written or does not pass is a refused claim.
 ///
 /// # Errors
 /// `Infer` when the backend refuses the job as a whole; `UnknownCompletion` and
 /// `DuplicateCompletion` when it breaks its contract; `CoverageMismatch` and `CoverageOverlap` when
 /// facts and units differ; `Io` and `Store` when something cannot be written; `SourceChanged` when
-/// the input does not hold still.
+/// the input does not hold still; `Plan`, `Io` and `FileInvalid` when an index cannot be computed.
 pub fn run_over(
     plan: &Plan,
     units: &dyn Units,
@@ -151,19 +222,30 @@ pub fn run_over(
     events: &mut dyn EventSink,
     directory: Option<&mut RunDirectory>,
 ) -> Result<RunOutcome<Facts>, OperatorError> {
+    let trusted = store.filter(|_| !infer.identity().simulated);
+    let withheld = trusted.filter(|_| plan.canary.is_some()).map(Withheld::new);
+    let store = match &withheld {
+        Some(withheld) => Some(withheld as &dyn Store),
+        None => trusted,
+    };
     let mut backends = Backends {
         main: infer,
         larger: match options.larger {
             Some(larger) => Some(larger),
             None => None,
         },
+        guard: Guard::new(plan, units.source().hash)?,
+        withheld: withheld.as_ref(),
     };
     backends.suffice(plan)?;
+    let arranged = group::arrange(plan, units)?;
+    let units = arranged.as_deref().unwrap_or(units);
     let identity = backends.main.identity().clone();
     let simulated = backends.simulated();
-    let store = store.filter(|_| !identity.simulated);
     let records = u64::from(units.len());
     let started_us = (options.clock)();
+    // What can be refused is refused before anything is written.
+    let indexes = Indexes::compute(plan, &UnitRows(units), options.clock)?;
     let mut pass = Pass {
         plan,
         units,
@@ -184,6 +266,9 @@ pub fn run_over(
         },
         facts: Facts::with_units(units.len()),
         usage: RunUsage::default(),
+        labels: auditing::known_labels(plan)?,
+        ladder: Ladder::new(plan, &indexes),
+        settled: Counts::default(),
     };
     if let Some(directory) = &mut pass.journal.directory {
         directory.begin(plan, units.source(), records, &identity)?;
@@ -195,11 +280,32 @@ pub fn run_over(
         simulated,
         units: records,
     })?;
-    let kept = pass.filter()?;
+    for report in indexes.reports() {
+        let report = report.clone();
+        pass.journal.log(Event::IndexDone { report })?;
+    }
+    let kept = pass.filter(&indexes)?;
     let flights = kept.into_iter().map(Flight::new).collect();
     let backend_failure = pass.go(flights, &mut backends, store)?;
+    let trip = backends.guard.trip().cloned();
+    let stopped = backend_failure.is_some() || options.cancel.is_cancelled();
+    if let Some(withheld) = &withheld {
+        match &trip {
+            Some(trip) if trip.taints() => withheld.discard()?,
+            None if !stopped && backends.guard.vouches() => withheld.release()?,
+            // Nothing speaks against the answers, and not all for them: the next run decides.
+            _ => {}
+        }
+    }
     let broken = backend_failure.is_some();
-    let answer = pass.answer(backends.main, broken, store)?;
+    pass.usage.canary_tokens = backends.guard.usage().prompt_tokens;
+    let audit = match &trip {
+        Some(_) => None,
+        None => pass.audit(&mut backends, trusted, &indexes)?,
+    };
+    // The auditor may have found the backend gone; what was decided before that stands.
+    let answer = pass.answer(backends.main, broken, trip.as_ref(), audit, trusted)?;
+    pass.usage.ladder = std::mem::take(&mut pass.ladder).into_rungs();
     pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
     pass.journal.log(Event::RunFinished {
         coverage: answer.coverage,
@@ -220,6 +326,7 @@ pub fn run_over(
         answer,
         usage,
         backend_failure,
+        trip,
     })
 }
 
@@ -243,11 +350,16 @@ struct Pass<'a, 'o> {
     journal: Journal<'o>,
     facts: Facts,
     usage: RunUsage,
+    /// What the auditor knows already.
+    labels: Option<KnownLabels>,
+    ladder: Ladder,
+    /// Units that have their fact.
+    settled: Counts,
 }
 
 impl<'a> Pass<'a, '_> {
     /// Accounts for unreadable records and applies the predicates; returns what needs an answer.
-    fn filter(&mut self) -> Result<Vec<Kept>, OperatorError> {
+    fn filter(&mut self, indexes: &Indexes) -> Result<Vec<Kept>, OperatorError> {
         // Cut before the memory is read, so that a warm run covers the same units as a cold one.
         let limit = self.options.limit.map_or(u64::MAX, u64::from);
         let budget = self.plan.budget.units_max.unwrap_or(u64::MAX);
@@ -258,6 +370,7 @@ impl<'a> Pass<'a, '_> {
         };
         let mut kept = Vec::new();
         let (mut past, mut excluded, mut decided) = (0, 0, 0);
+        let clock = self.journal.clock;
         let first_stage = self
             .plan
             .stages
@@ -273,7 +386,11 @@ impl<'a> Pass<'a, '_> {
             let bare = |status, stage: &str, reason| {
                 map::unanswered(plan, &unit, status, stage, Some(reason))
             };
-            match prefilter(plan, &unit) {
+            if let Some(reason) = &unit.skip {
+                excluded += 1;
+                return self.settle(bare(Status::Excluded, group::STAGE, reason.clone()));
+            }
+            match self.ladder.route(plan, &unit, indexes, clock) {
                 Route::Model { .. } => {
                     past += 1;
                     if past <= limit.min(budget) {
@@ -285,7 +402,7 @@ impl<'a> Pass<'a, '_> {
                 Route::Exclude { prefilter, reason } => {
                     excluded += 1;
                     let stage = filter_stage(prefilter);
-                    self.settle(bare(Status::Excluded, &stage, reason.to_owned()))
+                    self.settle(bare(Status::Excluded, &stage, reason.into_owned()))
                 }
                 Route::Decide {
                     prefilter,
@@ -294,7 +411,7 @@ impl<'a> Pass<'a, '_> {
                 } => {
                     decided += 1;
                     let stage = filter_stage(prefilter);
-                    let mut fact = bare(Status::Decided, &stage, reason.to_owned());
+                    let mut fact = bare(Status::Decided, &stage, reason.into_owned());
                     fact.values = set
                         .iter()
                         .map(|(field, label)| (field.clone(), FieldValue::set(label.clone())))
@@ -332,6 +449,7 @@ impl<'a> Pass<'a, '_> {
                 unit_id: fact.unit_id.to_string(),
             });
         }
+        self.settled.add(fact.status);
         self.journal.log(Event::Unit {
             id: fact.unit_id,
             status: fact.status,
@@ -340,13 +458,27 @@ impl<'a> Pass<'a, '_> {
         })
     }
 
+    /// Replaces a unit's fact by what the audit found.
+    fn amend(&mut self, mut fact: Fact) {
+        if self.options.redact {
+            for evidence in &mut fact.evidence {
+                evidence.quote = None;
+            }
+        }
+        self.facts.replace(&fact);
+    }
+
     /// Checks that every unit has its fact, and folds them.
     fn answer(
         &mut self,
         infer: &mut dyn Infer,
         broken: bool,
+        trip: Option<&Trip>,
+        audit: Option<AuditReport>,
         store: Option<&dyn Store>,
     ) -> Result<CitedAnswer, OperatorError> {
+        // What an open breaker leaves is not remembered.
+        let store = store.filter(|_| trip.is_none());
         let (source, records) = (self.units.source(), u64::from(self.units.len()));
         if let Some(ordinal) = self.facts.missing() {
             return Err(OperatorError::CoverageMismatch {
@@ -361,7 +493,10 @@ impl<'a> Pass<'a, '_> {
             work: folded.reduction.work,
             root: folded.reduction.root.as_ref().map(|root| root.hashes),
         })?;
-        let claims = self.summarise(&folded.reduction, infer, broken, store)?;
+        let claims = match trip {
+            Some(trip) => quarantine(self.plan, trip),
+            None => self.summarise(&folded.reduction, infer, broken, store)?,
+        };
         let counts = folded.reduction.counts;
         let mut answer = CitedAnswer {
             version: ANSWER_VERSION,
@@ -384,22 +519,37 @@ impl<'a> Pass<'a, '_> {
             coverage: counts,
             coverage_by_reason: count_reasons(self.facts.iter()),
             claims,
+            audit,
+            quarantine: trip.map(Quarantine::of),
         };
         answer.result_hash = answer.hash_result();
         Ok(answer)
     }
 
-    /// Cites a unit that no model read by the first line that one would have read.
+    /// Cites a unit that no model read by the first lines that one would have read.
     fn first_line(&self, unit: &Unit) -> Vec<crate::fact::Evidence> {
         if self.plan.input.evidence == EvidenceMode::None {
             return Vec::new();
         }
-        let shown = text::render(self.plan, unit).ok();
-        let line = shown.as_ref().and_then(|shown| shown.lines.first());
-        line.and_then(|line| map::quote(unit, line, None))
-            .into_iter()
-            .collect()
+        match text::render(self.plan, unit) {
+            Ok(shown) => map::first_lines(self.plan, unit, &shown, None),
+            Err(_) => Vec::new(),
+        }
     }
+}
+
+/// One refused claim per reduction: nothing that an open breaker left is stated as a fact.
+fn quarantine(plan: &Plan, trip: &Trip) -> Vec<Claim> {
+    let refused = trip.to_string();
+    let claim = |reduce: &crate::plan::Reduce| Claim {
+        name: reduce.name.clone(),
+        text: format!("{} is not answered: {refused}", reduce.name),
+        value: serde_json::Value::Null,
+        refused: Some(refused.clone()),
+        cites: Vec::new(),
+        cites_total: 0,
+    };
+    plan.reduces.iter().map(claim).collect()
 }
 
 fn unreadable(bad: &BadUnit) -> Fact {

@@ -36,6 +36,8 @@ impl Pass<'_, '_> {
                 .into_iter()
                 .partition(|flight| flight.is_due(plan, stage));
             flights = rest;
+            let began = self.begin_rung();
+            let taken = due.len() as u64;
             match &stage.op {
                 StageOp::Select(_) | StageOp::Map(_) => {
                     let asked = self.ask_stage(place, due, backends, store)?;
@@ -44,10 +46,12 @@ impl Pass<'_, '_> {
                 }
                 StageOp::Tool(_) => unreachable!("a plan cannot declare a tool yet"),
             }
+            self.end_rung(stage, taken, &began);
         }
+        let over = self.spent.over.clone();
         let reason = match &failure {
-            Some(error) => causes(error),
-            None => self.spent.over.unwrap_or("cancelled").to_owned(),
+            Some(error) if backends.guard.trip().is_none() => causes(error),
+            _ => over.unwrap_or_else(|| String::from("cancelled")),
         };
         flights.sort_unstable_by_key(Flight::ordinal);
         for flight in flights {

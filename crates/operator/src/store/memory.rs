@@ -53,12 +53,28 @@ impl FactStore for MemoryStore {
     }
 
     fn put(&self, key: &FactKey, stored: &StoredAnswers) -> Result<(), OperatorError> {
-        let json = entry::encode_answers(stored).map_err(|error| OperatorError::Store {
-            path: String::from("in memory"),
-            problem: error.to_string(),
-        })?;
-        let value = entry::seal(Table::Answers, key.as_bytes(), 0, &json);
-        self.lock().insert((Table::Answers, *key.as_bytes()), value);
+        self.exchange(&[(*key, stored.clone())], &[])
+    }
+
+    fn exchange(
+        &self,
+        put: &[(FactKey, StoredAnswers)],
+        forget: &[FactKey],
+    ) -> Result<(), OperatorError> {
+        let mut sealed = Vec::with_capacity(put.len());
+        for (key, stored) in put {
+            let json = entry::encode_answers(stored).map_err(|error| OperatorError::Store {
+                path: String::from("in memory"),
+                problem: error.to_string(),
+            })?;
+            let value = entry::seal(Table::Answers, key.as_bytes(), 0, &json);
+            sealed.push(((Table::Answers, *key.as_bytes()), value));
+        }
+        let mut values = self.lock();
+        values.extend(sealed);
+        for key in forget {
+            values.remove(&(Table::Answers, *key.as_bytes()));
+        }
         Ok(())
     }
 }

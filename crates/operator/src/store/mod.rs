@@ -26,6 +26,7 @@ mod key;
 mod maintenance;
 mod memory;
 mod redb;
+mod withheld;
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,7 @@ pub use maintenance::{
 };
 pub use memory::MemoryStore;
 pub use redb::{RedbStore, StoreOptions};
+pub use withheld::Withheld;
 
 /// What is remembered under a [`FactKey`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +63,17 @@ pub trait FactStore {
     /// # Errors
     /// `Store` when they cannot be written.
     fn put(&self, key: &FactKey, stored: &StoredAnswers) -> Result<(), OperatorError>;
+
+    /// Remembers answers and forgets others in one step, durable on return; a key that is not there is
+    /// none the less forgotten.
+    ///
+    /// # Errors
+    /// `Store` when nothing of it can be written.
+    fn exchange(
+        &self,
+        put: &[(FactKey, StoredAnswers)],
+        forget: &[FactKey],
+    ) -> Result<(), OperatorError>;
 }
 
 /// Which kind of content a value is.

@@ -52,7 +52,8 @@ pub struct RedbStore {
 struct Write {
     table: Table,
     key: [u8; 32],
-    value: Vec<u8>,
+    /// None where it is to be removed.
+    value: Option<Vec<u8>>,
     /// Whether a readable value under the key is kept.
     once: bool,
 }
@@ -111,10 +112,16 @@ impl RedbStore {
                     && open.get(&write.key)?.is_some_and(|value| {
                         self.payload(table, &write.key, value.value()).is_some()
                     });
-                if !stays {
-                    open.insert(&write.key, write.value.as_slice())?;
-                    changed = true;
+                if stays {
+                    continue;
                 }
+                changed |= match &write.value {
+                    Some(value) => {
+                        open.insert(&write.key, value.as_slice())?;
+                        true
+                    }
+                    None => open.remove(&write.key)?.is_some(),
+                };
             }
         }
         if changed {
@@ -155,16 +162,30 @@ impl FactStore for RedbStore {
     }
 
     fn put(&self, key: &FactKey, stored: &StoredAnswers) -> Result<(), OperatorError> {
-        let (table, key) = (Table::Answers, *key.as_bytes());
-        let json =
-            entry::encode_answers(stored).map_err(|error| failed(&self.path, error.to_string()))?;
-        let value = entry::seal(table, &key, (self.options.today)(), &json);
-        self.write(vec![Write {
+        self.exchange(&[(*key, stored.clone())], &[])
+    }
+
+    fn exchange(
+        &self,
+        put: &[(FactKey, StoredAnswers)],
+        forget: &[FactKey],
+    ) -> Result<(), OperatorError> {
+        let (table, today) = (Table::Answers, (self.options.today)());
+        let write = |key: &FactKey, value| Write {
             table,
-            key,
+            key: *key.as_bytes(),
             value,
             once: false,
-        }])
+        };
+        let mut writes = Vec::with_capacity(put.len() + forget.len());
+        for (key, stored) in put {
+            let json = entry::encode_answers(stored)
+                .map_err(|error| failed(&self.path, error.to_string()))?;
+            let value = entry::seal(table, key.as_bytes(), today, &json);
+            writes.push(write(key, Some(value)));
+        }
+        writes.extend(forget.iter().map(|key| write(key, None)));
+        self.write(writes)
     }
 }
 
@@ -178,7 +199,7 @@ impl ContentStore for RedbStore {
         let writes = entries.iter().map(|(key, payload)| Write {
             table,
             key: *key,
-            value: entry::seal(table, key, today, payload),
+            value: Some(entry::seal(table, key, today, payload)),
             once: !kind.is_replaced(),
         });
         self.write(writes.collect())
@@ -329,7 +350,7 @@ mod tests {
             let write = Write {
                 table,
                 key,
-                value,
+                value: Some(value),
                 once,
             };
             store.write(vec![write]).unwrap();
@@ -443,7 +464,9 @@ mod tests {
             .map(|table| table.name().to_owned())
             .collect();
         names.sort_unstable();
-        assert_eq!(names, Table::ALL.map(Table::name));
+        let mut wanted = Table::ALL.map(Table::name);
+        wanted.sort_unstable();
+        assert_eq!(names, wanted);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{Place, Report, Sources, Subject, hash};
 use crate::answer::{ANSWER_VERSION, ReasonCount, TreeSummary};
 use crate::fact::{Fact, Status};
 use crate::fold::NodeRecord;
+use crate::ops::prefilter::shared_reason;
 
 /// Compares everything of the answer but its claims.
 pub(super) fn check(
@@ -88,7 +89,7 @@ fn by_reason(facts: &[Fact]) -> Vec<ReasonCount> {
             Status::Errored | Status::Abstained => reason
                 .split_once(": ")
                 .map_or(reason.clone(), |(kind, _)| kind.to_owned()),
-            _ => reason,
+            _ => shared_reason(&reason).to_owned(),
         });
         let key = (place(fact.status), fact.stage.clone(), kind);
         groups.entry(key).or_insert((fact.status, 0)).1 += 1;

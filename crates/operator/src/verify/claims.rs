@@ -10,9 +10,10 @@ use super::difference::difference;
 use super::shape::Leaf;
 use super::{Place, Report, Subject, summaries, wording};
 use crate::answer::Claim;
+use crate::coverage::Counts;
 use crate::fact::Cite;
 use crate::fold::UnitRef;
-use crate::plan::Plan;
+use crate::plan::{Contract, Plan, Reduce};
 
 /// The claims that facts in key order give, in plan order, each with how many it speaks of;
 /// summaries are left out.
@@ -21,7 +22,8 @@ pub(super) fn derive(plan: &Plan, leaves: &[Leaf<'_>]) -> Vec<(Claim, u64)> {
     plan.reduces
         .iter()
         .filter_map(|reduce| {
-            let stated = match conclude(plan, reduce, leaves, counts)? {
+            let concluded = conclude(plan, reduce, leaves, counts)?;
+            let stated = match unsealed(reduce, counts).map_or(concluded, Err) {
                 Ok(stated) => stated,
                 Err(refusal) => {
                     let claim = Claim {
@@ -55,6 +57,35 @@ pub(super) fn derive(plan: &Plan, leaves: &[Leaf<'_>]) -> Vec<(Claim, u64)> {
         .collect()
 }
 
+/// Why a claim that speaks of every unit may not be made; none where it may.
+fn unsealed(reduce: &Reduce, counts: Counts) -> Option<String> {
+    let Counts {
+        units,
+        errored,
+        cancelled,
+        not_run,
+        ..
+    } = counts;
+    if reduce.contract != Contract::Exhaustive || errored + cancelled + not_run == 0 {
+        return None;
+    }
+    let mut missing = String::new();
+    for (count, how) in [
+        (errored, "errored"),
+        (cancelled, "were cancelled"),
+        (not_run, "were not run"),
+    ] {
+        if count > 0 {
+            let comma = if missing.is_empty() { "" } else { ", " };
+            missing.push_str(&format!("{comma}{count} {how}"));
+        }
+    }
+    Some(format!(
+        "an exhaustive claim speaks of every unit, and of {units} units {missing}; run again until all \
+         have an answer"
+    ))
+}
+
 fn cite(unit: &UnitRef, leaves: &[Leaf<'_>]) -> Option<Cite> {
     let place = leaves
         .binary_search_by_key(&unit.key, |leaf| leaf.unit.key)
@@ -64,6 +95,7 @@ fn cite(unit: &UnitRef, leaves: &[Leaf<'_>]) -> Option<Cite> {
         unit_id: fact.unit_id.clone(),
         source_hash: fact.source_hash,
         span: fact.evidence.first().cloned(),
+        also: fact.evidence.iter().skip(1).cloned().collect(),
     })
 }
 

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::components;
 use super::compound::{Taxonomy, clusters, join};
 use super::read;
 use super::shape::Leaf;
@@ -180,6 +181,12 @@ pub(super) fn conclude(
             held,
             named(&all, most),
         ),
+        (
+            Operation::Components {
+                field, keys_max, ..
+            },
+            AggregateState::Components(held),
+        ) => components::conclude(field, *keys_max, held),
         _ => return None,
     })
 }

@@ -154,13 +154,15 @@ fn cite_in_turn<'r, 's>(
 
 /// How a node cites a fact: as a claim does, without the quote.
 fn citation(fact: &Fact) -> Cite {
+    let mut spans = fact.evidence.iter().map(|evidence| Evidence {
+        quote: None,
+        ..evidence.clone()
+    });
     Cite {
         unit_id: fact.unit_id.clone(),
         source_hash: fact.source_hash,
-        span: fact.evidence.first().map(|evidence| Evidence {
-            quote: None,
-            ..evidence.clone()
-        }),
+        span: spans.next(),
+        also: spans.collect(),
     }
 }
 

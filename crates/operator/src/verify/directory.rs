@@ -24,6 +24,9 @@ const LISTED: [&str; 6] = [
     "events.jsonl",
 ];
 
+/// The file that a run lists where a breaker opened, and only there.
+const QUARANTINE: &str = "quarantine.json";
+
 /// The parts of a run directory that verification reads.
 #[derive(Debug)]
 pub struct RunFiles {
@@ -57,8 +60,11 @@ impl RunFiles {
                     .to_owned(),
             });
         }
+        let mut plan = Plan::parse(&manifest.plan_text, &format!("{shown} (plan_text)"))?;
+        // Files that its indexes name lie beside the plan's own.
+        plan.path.clone_from(&manifest.plan_path);
         Ok(Self {
-            plan: Plan::parse(&manifest.plan_text, &format!("{shown} (plan_text)"))?,
+            plan,
             facts: read_facts(&directory.join("facts.jsonl"))?,
             nodes: read_nodes(directory)?,
             answer: read_answer(directory)?,
@@ -85,7 +91,8 @@ impl RunFiles {
 pub fn verify_directory(directory: &Path, input: Option<&Path>) -> Result<Report, OperatorError> {
     let files = RunFiles::read(directory)?;
     let mut report = Report::default();
-    check_listed(directory, &files.manifest, &mut report);
+    let quarantined = files.answer.quarantine.is_some();
+    check_listed(directory, &files.manifest, quarantined, &mut report);
     check_manifest(&files, &mut report);
     let path = input.map_or_else(|| PathBuf::from(&files.answer.source.path), Path::to_owned);
     let sources = match std::fs::read(&path) {
@@ -131,22 +138,24 @@ fn open(files: &RunFiles, path: &Path, bytes: &[u8], report: &mut Report) -> Sou
     }
 }
 
-fn check_listed(directory: &Path, manifest: &Manifest, report: &mut Report) {
-    for name in LISTED {
+fn check_listed(directory: &Path, manifest: &Manifest, quarantined: bool, report: &mut Report) {
+    let extra = quarantined.then_some(QUARANTINE);
+    let names: Vec<&str> = LISTED.into_iter().chain(extra).collect();
+    for name in &names {
         let times = manifest
             .files
             .iter()
-            .filter(|file| file.name == name)
+            .filter(|file| file.name == *name)
             .count();
         if times != 1 {
             let problem = format!("is listed {times} times in the manifest, once is right");
-            report.content(Place::File(name.to_owned()), problem);
+            report.content(Place::File((*name).to_owned()), problem);
         }
     }
     for file in &manifest.files {
         let place = Place::File(file.name.clone());
         // A name is looked up only where it stays inside the directory.
-        if !LISTED.contains(&file.name.as_str()) {
+        if !names.contains(&file.name.as_str()) {
             report.content(place, "is listed in the manifest, and is no file of a run");
             continue;
         }

@@ -5,12 +5,16 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::units::{check_lacking, check_skipped, lacks_relation};
 use super::{Place, Report, Subject};
+use crate::audit::Finding;
 use crate::column::{ColumnType, ColumnValue};
 use crate::fact::{Evidence, FACT_SCHEMA, Fact, FieldValue, Status};
+use crate::group;
 use crate::id::ContentHash;
 use crate::infer::{PPM, UnitUsage};
-use crate::plan::{Action, EvidenceMode, Field, Plan, Prefilter};
+use crate::ops::prefilter::shared_reason;
+use crate::plan::{AUDIT_STAGE, Action, EvidenceMode, Field, Plan, Prefilter, TextField};
 
 /// How the stages are called.
 const PARTITION: &str = "partition";
@@ -56,8 +60,11 @@ fn check_fact(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
             fact.schema
         ));
     }
+    if fact.unit_id.as_str().contains(char::is_control) {
+        problems.push("has the id of a planted canary, which is no unit".to_owned());
+    }
     for evidence in &fact.evidence {
-        problems.extend(check_evidence(plan, evidence));
+        problems.extend(check_evidence(plan, fact, evidence));
     }
     if plan.input.evidence == EvidenceMode::None && !fact.evidence.is_empty() {
         problems.push("has evidence, the plan asks for none".to_owned());
@@ -73,13 +80,22 @@ fn check_fact(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
         check_mapped(plan, fact, problems);
     } else if fact.stage == PARTITION {
         check_unreadable(fact, problems);
+    } else if fact.stage == AUDIT_STAGE {
+        check_put_back(subject, fact, problems);
+    } else if fact.stage == group::STAGE {
+        check_skipped(plan, fact, problems);
+    } else if plan.stage(&fact.stage).is_some() {
+        check_mapped(plan, fact, problems);
     } else {
         problems.push(format!("ended at stage {:?}, which is none", fact.stage));
     }
-    if matches!(fact.status, Status::Decided | Status::Abstained) {
+    if lacks_relation(plan, fact) {
+        check_lacking(plan, fact, problems);
+    } else if matches!(fact.status, Status::Decided | Status::Abstained) {
         let wanted: BTreeSet<&String> = plan.fields.iter().map(|field| &field.name).collect();
         let found: BTreeSet<&String> = fact.values.keys().collect();
-        if wanted != found {
+        let partly = fact.stage == AUDIT_STAGE && found.is_subset(&wanted);
+        if wanted != found && !partly {
             problems.push(format!(
                 "has values of {found:?}, the plan asks for {wanted:?}"
             ));
@@ -89,7 +105,7 @@ fn check_fact(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
     }
 }
 
-fn check_evidence(plan: &Plan, evidence: &Evidence) -> Vec<String> {
+fn check_evidence(plan: &Plan, fact: &Fact, evidence: &Evidence) -> Vec<String> {
     let mut problems = Vec::new();
     let span = format!(
         "bytes {}..{} of {}",
@@ -108,12 +124,12 @@ fn check_evidence(plan: &Plan, evidence: &Evidence) -> Vec<String> {
             problems.push(format!("its quote of {span} has {} bytes", quote.len()));
         }
     }
-    if !plan
-        .input
-        .text
-        .iter()
-        .any(|text| text.field == evidence.field)
-    {
+    let read = |text: &TextField| {
+        let mut of = fact.members.iter();
+        text.field == evidence.field
+            || of.any(|member| group::member_field(&text.field, member) == evidence.field)
+    };
+    if !plan.input.text.iter().any(read) {
         problems.push(format!("cites {span}, which the plan does not read"));
     }
     if plan.input.evidence != EvidenceMode::Model && evidence.line.is_some() {
@@ -176,7 +192,9 @@ fn check_asked(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
         let alike = first.is_some_and(|first| {
             first.same_as.is_none()
                 && first.ordinal < fact.ordinal
-                && (first.status, &first.values) == (fact.status, &fact.values)
+                // The audit read one of them and may have put that one back alone.
+                && (first.stage == AUDIT_STAGE
+                    || (first.status, &first.values) == (fact.status, &fact.values))
         });
         if !alike {
             problems.push(format!(
@@ -186,6 +204,39 @@ fn check_asked(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
     }
     if !fact.remembered && fact.usage != fact.cost {
         problems.push("was computed in this run, at another cost than it names".to_owned());
+    }
+}
+
+/// A unit that the audit put back: missed, by the answer's own list, and decided as what was missed.
+fn check_put_back(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
+    let audit = subject.answer.audit.as_ref();
+    let row = audit.and_then(|audit| {
+        let mut units = audit.units.iter();
+        let row = units.find(|unit| unit.unit_id == fact.unit_id)?;
+        let stratum = audit.strata.get(row.stratum as usize)?;
+        (row.finding == Finding::Missed).then_some(&stratum.stratum)
+    });
+    let stage = super::audit::ended(fact);
+    match row {
+        None => {
+            problems.push("was put back by an audit that does not name it as missed".to_owned())
+        }
+        Some(stratum) if !stratum.unknown && stratum.cause != stage => {
+            let cause = &stratum.cause;
+            problems.push(format!("was missed by {stage}, the audit says by {cause}"));
+        }
+        Some(_) => {}
+    }
+    let positive = subject.plan.audit.as_ref().is_some_and(|spec| {
+        let value = fact.values.get(&spec.field);
+        value.is_some_and(|value| value.label == spec.positive)
+    });
+    if fact.status != Status::Decided || !positive {
+        problems.push("was put back by the audit, and is not what was missed".to_owned());
+    }
+    if stage == AUDIT_STAGE {
+        let reason = &fact.reason;
+        problems.push(format!("was put back by the audit for {reason:?}"));
     }
 }
 
@@ -203,7 +254,16 @@ fn check_filtered(fact: &Fact, filter: &Prefilter, problems: &mut Vec<String>) {
             "is {} by prefilter {name}, which does not do so",
             fact.status
         ));
-    } else if fact.reason.as_ref() != Some(&filter.reason) {
+    } else if fact
+        .reason
+        .as_deref()
+        // What an index said is held against the records, which are not looked at here.
+        .map(|reason| match filter.when.is_indexed() {
+            true => shared_reason(reason),
+            false => reason,
+        })
+        != Some(&filter.reason)
+    {
         problems.push(format!(
             "its reason is {:?}, that of {name} another",
             fact.reason
@@ -254,6 +314,9 @@ fn check_reason(fact: &Fact, start: &str, problems: &mut Vec<String>) {
 }
 
 fn check_mapped(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
+    if lacks_relation(plan, fact) {
+        return;
+    }
     match fact.status {
         Status::Excluded => {
             problems.push("is excluded by the model, which only answers".to_owned())
@@ -285,7 +348,15 @@ fn check_mapped(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
             }
         }
         Status::Errored => {
-            let kinds = ["too_large", "schema", "truncated", "backend", "malformed"];
+            let kinds = [
+                "too_large",
+                "schema",
+                "truncated",
+                "backend",
+                "malformed",
+                "transport",
+                "denied",
+            ];
             let reason = fact.reason.as_deref().unwrap_or_default();
             if !kinds
                 .iter()

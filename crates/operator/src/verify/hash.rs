@@ -25,7 +25,11 @@ pub(super) fn fact(fact: &Fact) -> Hashes {
     let mut text = Canonical::new("operator 2026 fact v3");
     text.u64(u64::from(fact.schema))
         .text(fact.unit_id.as_str())
-        .text(fact.status.name())
+        .list(fact.members.len());
+    for member in &fact.members {
+        text.text(member.as_str());
+    }
+    text.text(fact.status.name())
         .text(&fact.stage)
         .optional_text(fact.reason.as_deref());
     values(&mut text, &fact.values);
@@ -194,6 +198,25 @@ fn state(text: &mut Canonical, state: &AggregateState) {
             groups(text.text("join"), &sides.left);
             groups(text, &sides.right);
         }
+        AggregateState::Components(held) => {
+            ranked(text.text("components"), &held.joining);
+            text.bool(held.overflowed).list(held.root_of.len());
+            for (member, root) in &held.root_of {
+                text.text(member).text(root);
+            }
+            text.list(held.pairs.len());
+            for (root, pairs) in &held.pairs {
+                text.text(root).u64(*pairs);
+            }
+            text.list(held.against.len());
+            for against in held.against.values() {
+                text.text(against.unit.id.as_str())
+                    .list(against.members.len());
+                for member in &against.members {
+                    text.text(member);
+                }
+            }
+        }
         AggregateState::Clusters(held) => {
             groups(text.text("clusters"), &held.clusters);
             ranked(text, &held.dissent);
@@ -243,7 +266,16 @@ pub(super) fn answer(answer: &CitedAnswer) -> ContentHash {
                 }
                 Some(evidence) => span(text.some(), evidence),
             }
+            for evidence in &cite.also {
+                span(text.text("also"), evidence);
+            }
         }
+    }
+    if let Some(audit) = &answer.audit {
+        text.text("audit").value(&audit.content());
+    }
+    if let Some(quarantine) = &answer.quarantine {
+        text.text("quarantine").text(&quarantine.reason);
     }
     ContentHash::of(&text)
 }

@@ -1,13 +1,15 @@
 //! Checks a folded answer against its facts and records, without any code that made it.
 //!
 //! ```text
-//! facts.rs, sources.rs, fields.rs    every fact, against the plan and its record
+//! facts.rs, units.rs, sources.rs, fields.rs,
+//!   arranged.rs                      every fact, against the plan and its record or records
 //! shape.rs, states.rs, derive.rs     every node, described again from the facts below it
 //! spec.rs, hash.rs                   every hash, from its documented encoding
 //! nodes.rs                           the recorded tree against the derived one
 //! conclusions.rs, compound.rs,
 //!   wording.rs, claims.rs            every claim, from all facts at once
 //! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
+//! audit.rs, quarantine.rs            what a sample proves; what an open breaker leaves
 //! answer.rs                          coverage and the head of the answer
 //! witness.rs, directory.rs           the two forms in which a fold is kept
 //! lineage.rs                         which units a claim rests on
@@ -22,7 +24,10 @@
 //! bytes it was not shown; everything else has to follow from what it did decide.
 
 mod answer;
+mod arranged;
+mod audit;
 mod claims;
+mod components;
 mod compound;
 mod conclusions;
 mod derive;
@@ -34,12 +39,14 @@ mod hash;
 mod lineage;
 mod nodes;
 mod prose;
+mod quarantine;
 mod read;
 mod shape;
 mod sources;
 mod spec;
 mod states;
 mod summaries;
+mod units;
 mod witness;
 mod wording;
 
@@ -174,6 +181,9 @@ pub struct Report {
     pub checked: Checked,
     /// Why nothing was compared with the records; none when they were at hand.
     pub sources_absent: Option<String>,
+    /// Why the routes that predicates gave were not checked; none when the plan's indexes, if it has any,
+    /// could be computed again.
+    pub indexes_absent: Option<String>,
 }
 
 impl Report {
@@ -224,9 +234,13 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
         counted,
     };
     nodes::check(subject, &derived.nodes, report);
-    claims::check(subject, &derived.claims, report);
-    let counts = derive::tally(subject.facts.iter());
-    summaries::check(subject, &derived, counts, report);
+    quarantine::check(subject, report);
+    if subject.answer.quarantine.is_none() {
+        claims::check(subject, &derived.claims, report);
+        let counts = derive::tally(subject.facts.iter());
+        summaries::check(subject, &derived, counts, report);
+    }
+    audit::check(subject, sources, report);
     answer::check(subject, &derived.nodes, sources, report);
     derived
 }

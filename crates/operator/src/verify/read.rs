@@ -90,6 +90,9 @@ pub(super) fn backs(reduce: &Reduce, fact: &Fact) -> bool {
         Operation::Clusters { field, .. } => {
             fact.status == Status::Abstained || (selected && fact.values.contains_key(field))
         }
+        Operation::Components { field, .. } => {
+            selected && fact.members.len() > 1 && fact.values.contains_key(field)
+        }
         Operation::Summary { .. } => false,
     }
 }

@@ -7,31 +7,28 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::arranged::{self, Known};
 use super::fields::{column_of, id_of, text_of};
 use super::{Place, Report, Subject};
-use crate::canonical::Canonical;
 use crate::error::OperatorError;
 use crate::fact::{Cite, Evidence, Fact, Status};
+use crate::group;
 use crate::id::{ContentHash, UnitId};
-use crate::plan::{Action, Plan};
+use crate::index::{Indexes, Row, Rows};
+use crate::ops::{partition, prefilter};
+use crate::plan::{AUDIT_STAGE, Action, MAP_STAGE, Plan};
+use crate::predicate::Standing;
 use crate::record::read_bytes;
 
-/// The records of a source by the id of their unit.
+/// The units of a source by their id.
 #[derive(Debug, Clone)]
 pub struct Registry {
     path: String,
     hash: ContentHash,
     bytes: u64,
     records: HashMap<UnitId, Known>,
-}
-
-/// One record as the source has it.
-#[derive(Debug, Clone)]
-struct Known {
-    ordinal: u32,
-    hash: ContentHash,
-    /// The decoded fields; none where the record cannot be read.
-    fields: Option<Map<String, Value>>,
+    /// The plan's indexes, computed again; or why they cannot be.
+    indexes: Result<Indexes, String>,
 }
 
 /// Where facts and citations can be looked up.
@@ -49,7 +46,12 @@ impl Registry {
     /// # Errors
     /// Whatever reading records may cause; `FileInvalid` where a record has no id or another's.
     pub fn read(plan: &Plan, path: &str, bytes: &[u8]) -> Result<Self, OperatorError> {
-        let (_, records, bad) = read_bytes(path, bytes, plan.input.format)?;
+        let (source, records, bad) = read_bytes(path, bytes, plan.input.format)?;
+        let plain = plan.unit.is_plain();
+        let partition = match plain {
+            true => None,
+            false => Some(partition(plan, source, records.clone(), bad.clone())?),
+        };
         let mut known = HashMap::with_capacity(records.len() + bad.len());
         let mut add = |id: Option<String>, place: &str, record: Known| {
             let problem = match id {
@@ -68,30 +70,29 @@ impl Registry {
             }
         };
         for record in records {
-            let mut text = Canonical::new("operator 2026 record v1");
-            text.fields(&record.fields);
-            let read = Known {
-                ordinal: record.ordinal,
-                hash: ContentHash::of(&text),
-                fields: Some(record.fields),
-            };
+            let read = Known::record(record.ordinal, record.fields);
             let id = read.fields.as_ref().and_then(|fields| id_of(plan, fields));
             add(id, &record.place, read)?;
         }
         for bad in bad {
-            let unread = Known {
-                ordinal: bad.ordinal,
-                hash: bad.hash,
-                fields: None,
-            };
+            let unread = Known::unread(bad.ordinal, bad.hash);
             add(Some(format!("#{}", bad.ordinal)), &bad.place, unread)?;
         }
-        Ok(Self {
+        if let Some(partition) = partition
+            && let Some(units) = arranged::arrange(plan, &partition, &known)?
+        {
+            known = units;
+        }
+        let mut registry = Self {
             path: path.to_owned(),
             hash: ContentHash::of_bytes(bytes),
             bytes: bytes.len() as u64,
             records: known,
-        })
+            indexes: Ok(Indexes::none()),
+        };
+        registry.indexes =
+            Indexes::compute(plan, &registry, &|| 0).map_err(|error| error.to_string());
+        Ok(registry)
     }
 
     /// As `read`, from a file.
@@ -106,6 +107,17 @@ impl Registry {
             source,
         })?;
         Self::read(plan, &shown, &bytes)
+    }
+
+    /// Where a record stands in the plan's indexes; none where they cannot be computed again.
+    pub(super) fn standing(&self, ordinal: u32) -> Option<Standing<'_>> {
+        let indexes = self.indexes.as_ref().ok()?;
+        Some(Standing { indexes, ordinal })
+    }
+
+    /// The decoded fields of a unit's record; none where there are none.
+    pub(super) fn fields(&self, unit: &UnitId) -> Option<&Map<String, Value>> {
+        self.records.get(unit)?.fields.as_ref()
     }
 
     /// The path as given.
@@ -123,7 +135,7 @@ impl Registry {
         self.bytes
     }
 
-    /// How many records there are, unreadable ones included.
+    /// How many units there are, unreadable ones included.
     pub fn len(&self) -> u64 {
         self.records.len() as u64
     }
@@ -131,6 +143,35 @@ impl Registry {
     /// Whether there is no record; no source that can be read is so.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
+    }
+}
+
+impl Rows for Registry {
+    fn source_hash(&self) -> ContentHash {
+        self.hash
+    }
+
+    fn len(&self) -> u32 {
+        u32::try_from(self.records.len()).unwrap_or(u32::MAX)
+    }
+
+    fn visit(
+        &self,
+        visitor: &mut dyn FnMut(Row<'_>) -> Result<(), OperatorError>,
+    ) -> Result<(), OperatorError> {
+        let mut rows: Vec<Row<'_>> = self
+            .records
+            .iter()
+            .filter_map(|(id, known)| {
+                Some(Row {
+                    ordinal: known.ordinal,
+                    id: id.as_str(),
+                    fields: known.fields.as_ref()?,
+                })
+            })
+            .collect();
+        rows.sort_unstable_by_key(|row| row.ordinal);
+        rows.into_iter().try_for_each(visitor)
     }
 }
 
@@ -143,6 +184,9 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
             return;
         }
     };
+    if let Err(problem) = &registry.indexes {
+        report.indexes_absent = Some(problem.clone());
+    }
     let mut without: HashMap<&UnitId, &Known> = registry.records.iter().collect();
     for fact in subject.facts {
         without.remove(&fact.unit_id);
@@ -157,7 +201,9 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
         report.checked.records += 1;
         report.checked.spans += fact.evidence.len() as u64;
         let mut problems = Vec::new();
-        check_record(subject.plan, fact, known, &mut problems);
+        let indexes = registry.indexes.as_ref().ok();
+        let seen = known.seen_with(&fact.members);
+        check_record(subject.plan, indexes, fact, seen, &mut problems);
         for problem in problems {
             report.content(place.clone(), problem);
         }
@@ -168,9 +214,14 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
         let problem = format!("is a record of {}, and has no fact", registry.path);
         report.content(Place::Unit(unit.clone()), problem);
     }
+    let facts = subject.facts.iter();
+    let members_of: HashMap<&UnitId, &[UnitId]> = facts
+        .map(|fact| (&fact.unit_id, fact.members.as_slice()))
+        .collect();
     for claim in &subject.answer.claims {
         for cite in &claim.cites {
-            if let Some(problem) = check_cite(cite, registry) {
+            let members = members_of.get(&cite.unit_id).copied().unwrap_or_default();
+            if let Some(problem) = check_cite(cite, members, registry) {
                 let problem = format!("cites unit {}: {problem}", cite.unit_id);
                 report.content(Place::Claim(claim.name.clone()), problem);
             }
@@ -178,7 +229,20 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
     }
 }
 
-fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<String>) {
+fn check_record(
+    plan: &Plan,
+    indexes: Option<&Indexes>,
+    fact: &Fact,
+    known: &Known,
+    problems: &mut Vec<String>,
+) {
+    if fact.members != known.members {
+        let names = |members: &[UnitId]| -> Vec<String> {
+            members.iter().map(ToString::to_string).collect()
+        };
+        let (found, right) = (names(&fact.members), names(&known.members));
+        problems.push(format!("its members are {found:?}, {right:?} is right"));
+    }
     if fact.ordinal != known.ordinal {
         let (found, right) = (fact.ordinal, known.ordinal);
         problems.push(format!("its ordinal is {found}, its record's is {right}"));
@@ -189,16 +253,14 @@ fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<Stri
             "its source_hash is {found}, its record hashes to {right}"
         ));
     }
+    let ended = super::audit::ended(fact);
     let Some(fields) = &known.fields else {
-        if fact.stage != "partition" {
-            problems.push(format!(
-                "ended at {}, its record cannot be read",
-                fact.stage
-            ));
+        if ended != "partition" {
+            problems.push(format!("ended at {ended}, its record cannot be read"));
         }
         return;
     };
-    if fact.stage == "partition" {
+    if ended == "partition" {
         problems.push("is called unreadable, its record can be read".to_owned());
         return;
     }
@@ -214,21 +276,48 @@ fn check_record(plan: &Plan, fact: &Fact, known: &Known, problems: &mut Vec<Stri
             ));
         }
     }
-    let stage = stage_of(plan, fields);
-    if fact.stage != stage {
-        problems.push(format!(
-            "ended at {}, its record belongs to {stage}",
-            fact.stage
-        ));
-    } else if stage != "map" && (fact.status == Status::Errored) == routes(plan, fields) {
+    if let Some(reason) = &known.skip {
+        let wanted = (group::STAGE, Status::Excluded, Some(reason));
+        if (fact.stage.as_str(), fact.status, fact.reason.as_ref()) != wanted {
+            problems.push(format!(
+                "is {} at {}, and nothing is asked about it: {reason}",
+                fact.status, fact.stage
+            ));
+        }
+        return;
+    }
+    let Some(indexes) = indexes else { return };
+    let standing = Standing {
+        indexes,
+        ordinal: known.ordinal,
+    };
+    let stage = stage_of(plan, fields, standing);
+    if stage == MAP_STAGE && plan.stage(ended).is_some() {
+        return;
+    }
+    if ended != stage {
+        problems.push(format!("ended at {ended}, its record belongs to {stage}"));
+    } else if fact.stage != AUDIT_STAGE
+        && stage != MAP_STAGE
+        && (fact.status == Status::Errored) == routes(plan, fields, standing)
+    {
         problems.push(format!("is {} at {stage}, its record is not", fact.status));
+    } else if let Some(name) = stage.strip_prefix("prefilter:")
+        && fact.status != Status::Errored
+        && let Some(filter) = plan.prefilters.iter().find(|filter| filter.name == name)
+    {
+        let right = prefilter::reason(filter, standing);
+        let said = fact.reason.as_deref().unwrap_or_default();
+        if filter.when.is_indexed() && said != right {
+            problems.push(format!("its reason is {said:?}, its record has {right:?}"));
+        }
     }
 }
 
 /// Where the plan's predicates end a record.
-fn stage_of(plan: &Plan, fields: &Map<String, Value>) -> String {
+fn stage_of(plan: &Plan, fields: &Map<String, Value>, standing: Standing<'_>) -> String {
     for filter in &plan.prefilters {
-        match filter.when.matches(fields) {
+        match filter.when.matches(fields, standing) {
             Ok(false) => continue,
             Ok(true) if filter.action == Action::Keep => break,
             Ok(true) | Err(_) => return format!("prefilter:{}", filter.name),
@@ -238,9 +327,9 @@ fn stage_of(plan: &Plan, fields: &Map<String, Value>) -> String {
 }
 
 /// Whether every predicate that is asked about a record can say.
-fn routes(plan: &Plan, fields: &Map<String, Value>) -> bool {
+fn routes(plan: &Plan, fields: &Map<String, Value>, standing: Standing<'_>) -> bool {
     for filter in &plan.prefilters {
-        match filter.when.matches(fields) {
+        match filter.when.matches(fields, standing) {
             Ok(false) => continue,
             Ok(true) => return true,
             Err(_) => return false,
@@ -249,19 +338,21 @@ fn routes(plan: &Plan, fields: &Map<String, Value>) -> bool {
     true
 }
 
-fn check_cite(cite: &Cite, registry: &Registry) -> Option<String> {
+fn check_cite(cite: &Cite, members: &[UnitId], registry: &Registry) -> Option<String> {
     let Some(known) = registry.records.get(&cite.unit_id) else {
         return Some(format!("is no record of {}", registry.path));
     };
+    let known = known.seen_with(members);
     if cite.source_hash != known.hash {
         let (found, right) = (cite.source_hash, known.hash);
         return Some(format!(
             "its source_hash is {found}, its record hashes to {right}"
         ));
     }
-    let span = cite.span.as_ref()?;
+    let mut spans = cite.span.iter().chain(&cite.also).peekable();
+    spans.peek()?;
     match &known.fields {
-        Some(fields) => check_span(span, fields),
+        Some(fields) => spans.find_map(|span| check_span(span, fields)),
         None => Some("is quoted, its record cannot be read".to_owned()),
     }
 }

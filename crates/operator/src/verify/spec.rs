@@ -106,6 +106,13 @@ fn reducer(text: &mut Canonical, plan: &Plan, reduce: &Reduce) {
                 .u32(*exemplars)
                 .u32(plan.fold.outliers_max);
         }
+        Operation::Components {
+            field,
+            label,
+            keys_max,
+        } => {
+            text.text(field).text(label).u32(*keys_max);
+        }
         Operation::Count | Operation::Join { .. } | Operation::Summary { .. } => {}
     }
     text.u32(reduce.cite_max);

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::components;
 use super::read::{backs, key, number, selects};
 use super::shape::Leaf;
 use crate::canonical::Canonical;
@@ -172,6 +173,17 @@ pub(super) fn state(
                 clusters: grouped(labelled, *exemplars as usize, usize::MAX),
             })
         }
+        Operation::Components {
+            label,
+            keys_max,
+            field,
+            ..
+        } => AggregateState::Components(components::state(
+            backing().map(|leaf| (leaf, key(&KeySource::Label(field.clone()), leaf.fact))),
+            label,
+            *keys_max,
+            cites,
+        )),
         Operation::Summary { .. } => return None,
     })
 }
@@ -316,6 +328,7 @@ pub(super) fn named(state: &AggregateState, most: usize) -> Vec<&UnitRef> {
             left.extend(in_turn(sides.right.groups.values()));
             left
         }
+        AggregateState::Components(held) => listed(&held.joining),
         AggregateState::Clusters(held) => {
             let mut units = listed(&held.dissent);
             units.extend(listed(&held.abstained));

@@ -117,6 +117,7 @@ fn check_text(
             unit_id: fact.unit_id.clone(),
             source_hash: fact.source_hash,
             span: fact.evidence.first().cloned(),
+            also: fact.evidence.iter().skip(1).cloned().collect(),
         })
         .collect();
     let parts = [

@@ -89,6 +89,9 @@ fn plain(reduce: &Reduce, value: &str, count: u64) -> String {
         Operation::Clusters { field, .. } => {
             format!("{count} {units} in clusters of {field}: {value}")
         }
+        Operation::Components { field, label, .. } => {
+            format!("{count} components of records joined by {field} = {label}{with}: {value}")
+        }
         Operation::Summary { .. } => value.to_owned(),
     }
 }
@@ -197,6 +200,16 @@ fn tell(op: &Operation, value: &Value) -> String {
                 .map(|row| format!("{} {} x {}", bare(&row["label"]), row["left"], row["right"])),
         ),
         Operation::Clusters { .. } => clusters(value),
+        Operation::Components { .. } => {
+            let listed = |value: &Value, between: &str| -> String {
+                let items: Vec<String> = value.as_array().into_iter().flatten().map(bare).collect();
+                items.join(between)
+            };
+            let rows = value["components"].as_array().into_iter().flatten();
+            let joined = list(rows.map(|row| listed(&row["members"], " + ")));
+            let dissent = list(value["dissent"].as_array().into_iter().flatten().map(bare));
+            format!("{joined}; dissent: {dissent}")
+        }
         Operation::Count
         | Operation::Min(_)
         | Operation::Max(_)

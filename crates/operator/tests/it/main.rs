@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod effects;
 mod input;
 mod output;

@@ -1,6 +1,8 @@
 //! The output side: laws of the fold, runs with a scripted backend, store, replay, evaluation.
 
 mod audit;
+mod audits;
+mod canaries;
 mod claims;
 mod diff;
 mod diff_given;
@@ -11,6 +13,7 @@ mod explain_tree;
 mod facts;
 mod flights;
 mod incremental;
+mod indexes;
 mod laws;
 mod recorded;
 mod replay;
@@ -24,7 +27,10 @@ mod streamed;
 mod summary;
 mod summary_memory;
 mod summary_texts;
+mod survey;
 mod tools;
 mod trees;
+mod trials;
+mod units;
 mod verify;
 mod writer;

@@ -69,6 +69,7 @@ fn word(cause: Cause) -> &'static str {
     match cause {
         Cause::Source => "its bytes",
         Cause::Plan => "the plan",
+        Cause::Index => "what an index said",
         Cause::Backend => "the backend",
         Cause::Course => "the course of the run",
     }

@@ -61,6 +61,9 @@ pub fn render(out: &mut String, explained: &ClaimExplanation) {
             |evidence| span(evidence, QUOTE),
         );
         item(out, cite.unit_id.as_str(), &text);
+        for evidence in &cite.also {
+            item(out, cite.unit_id.as_str(), &span(evidence, QUOTE));
+        }
     }
     if explained.written_from.is_empty() {
         let _ = writeln!(

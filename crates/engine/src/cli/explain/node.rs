@@ -81,6 +81,9 @@ pub fn render(out: &mut String, node: &NodeExplanation) {
             |evidence| span(evidence, CHARS),
         );
         item(out, cite.unit_id.as_str(), &text);
+        for evidence in &cite.also {
+            item(out, cite.unit_id.as_str(), &span(evidence, CHARS));
+        }
     }
     if node.citations.len() > SHOWN {
         let _ = writeln!(

@@ -37,6 +37,10 @@ pub fn render(out: &mut String, unit: &UnitExplanation) {
             short(&unit.source_hash)
         ),
     );
+    if !unit.members.is_empty() {
+        let members: Vec<&str> = unit.members.iter().map(|member| member.as_str()).collect();
+        entry(out, "records", &members.join(", "));
+    }
     if unit.clipped_bytes > 0 {
         let text = format!("{} bytes of its text were not shown", unit.clipped_bytes);
         entry(out, "clipped", &text);

@@ -12,10 +12,10 @@ use crate::answer::{Claim, gap};
 use crate::coverage::Counts;
 use crate::error::OperatorError;
 use crate::fold::{FoldSpec, FoldWork, Leaves, Node, NodeCache, Reducer, fold};
-use crate::plan::{Operation, Order, Plan, Reduce};
+use crate::plan::{Contract, Operation, Order, Plan, Reduce};
 use crate::reducers::{
-    Aggregate, Clusters, Count, CountBy, Distinct, Extreme, Folded, HeavyHitters, Histogram, Join,
-    Quantiles, Selection, Set, Side, Sum, TopK, TopKeys,
+    Aggregate, Clusters, Components, Count, CountBy, Distinct, Extreme, Folded, HeavyHitters,
+    Histogram, Join, Quantiles, Selection, Set, Side, Sum, TopK, TopKeys,
 };
 
 /// What folding the facts of a run gave.
@@ -70,13 +70,16 @@ pub fn reduce(
         let reducer = &spec.reducers[place];
         let empty = reducer.empty();
         let state = root.as_ref().map_or(&empty, |root| &root.states[place]);
-        let (claim, count) = match reducer.finish(state, leaves) {
+        let sealed = seal(reduce, counts);
+        let (claim, count) = match sealed.and_then(|()| reducer.finish(state, leaves)) {
             Ok(folded) => {
                 let count = folded.count;
                 (state_claim(reduce, folded, counts), count)
             }
             Err(
-                refusal @ (OperatorError::FoldOverflow { .. } | OperatorError::NotSealed { .. }),
+                refusal @ (OperatorError::FoldOverflow { .. }
+                | OperatorError::NotSealed { .. }
+                | OperatorError::NotExhaustive { .. }),
             ) => (refuse(reduce, &refusal), 0),
             Err(error) => return Err(error),
         };
@@ -204,7 +207,38 @@ pub fn aggregate(plan: &Plan, reduce: &Reduce) -> Option<Aggregate> {
             outliers_max: plan.fold.outliers_max,
             cite_max,
         }),
+        Operation::Components {
+            field,
+            label,
+            keys_max,
+        } => Aggregate::Components(Components {
+            selection,
+            field: field.clone(),
+            label: label.clone(),
+            keys_max: *keys_max,
+            cite_max,
+        }),
         Operation::Summary { .. } => return None,
+    })
+}
+
+/// Refuses to say "all" or "none" while some unit has no answer.
+fn seal(reduce: &Reduce, counts: Counts) -> Result<(), OperatorError> {
+    if reduce.contract == Contract::Decided || counts.complete() {
+        return Ok(());
+    }
+    let missing: Vec<String> = [
+        (counts.errored, "errored"),
+        (counts.cancelled, "were cancelled"),
+        (counts.not_run, "were not run"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, how)| format!("{count} {how}"))
+    .collect();
+    Err(OperatorError::NotExhaustive {
+        units: counts.units,
+        missing: missing.join(", "),
     })
 }
 

@@ -93,6 +93,9 @@ fn plain(reduce: &Reduce, value: &str, count: u64) -> String {
         Operation::Clusters { field, .. } => {
             format!("{count} {units} in clusters of {field}: {value}")
         }
+        Operation::Components { field, label, .. } => {
+            format!("{count} components of records joined by {field} = {label}{with}: {value}")
+        }
         Operation::Summary { .. } => value.to_owned(),
     }
 }
@@ -124,6 +127,10 @@ fn render_object(value: &Value, entries: &serde_json::Map<String, Value>) -> Str
         };
         return render(rows) + &about;
     }
+    if let Some(components) = value.get("components") {
+        let dissent = value.get("dissent").unwrap_or(&Value::Null);
+        return format!("{}; dissent: {}", render(components), render(dissent));
+    }
     if let Some(clusters) = value.get("clusters") {
         let mut text = render(clusters);
         for kind in ["unclustered", "dissent", "abstained"] {
@@ -144,6 +151,10 @@ fn render_pairs(entries: &serde_json::Map<String, Value>) -> String {
 }
 
 fn render_item(item: &Value) -> String {
+    if let Some(members) = item.get("members").and_then(Value::as_array) {
+        let members: Vec<String> = members.iter().map(render).collect();
+        return members.join(" + ");
+    }
     let number = |key: &str| item.get(key).and_then(Value::as_i64);
     let name = |key: &str| item.get(key).and_then(Value::as_str);
     if let Some(unit) = name("unit_id") {

@@ -147,6 +147,22 @@ impl Known {
                 self.list(&format!("{name}, keys"), rows.len());
             }
             Operation::Clusters { .. } => self.clusters(name, value, counted),
+            Operation::Components { .. } => {
+                let found = value["components"]
+                    .as_array()
+                    .map_or(&[][..], Vec::as_slice);
+                for row in found {
+                    let members = row["members"].as_array().map_or(&[][..], Vec::as_slice);
+                    self.name_all(members);
+                    let first = members.first().and_then(Value::as_str).unwrap_or_default();
+                    let before = self.numbers.len();
+                    for part in ["count", "pairs"] {
+                        self.measure(&format!("{name}, {first}, {part}"), &row[part]);
+                    }
+                    self.own(before, first);
+                }
+                self.list(&format!("{name}, components"), found.len());
+            }
             Operation::Summary { .. } => unreachable!("a summary is of claims that are none"),
         }
     }

@@ -1,4 +1,4 @@
-//! Operations over more than one name: joins, clusters and summaries.
+//! Operations over more than one name: joins, clusters, components and summaries.
 
 use toml::Spanned;
 
@@ -7,11 +7,12 @@ use super::scope::Scope;
 use super::{Fault, filled};
 use crate::nearest::suggest;
 use crate::plan::file::JoinSideFile;
-use crate::plan::{ID_KEY, JoinSide, KeySource, Operation};
+use crate::plan::{Granularity, ID_KEY, JoinSide, KeySource, Operation};
 
 const EXEMPLARS_DEFAULT: u32 = 2;
 const EXEMPLARS_MAX: u32 = 16;
 const TOKENS_DEFAULT: u32 = 160;
+const MEMBERS_DEFAULT: u32 = 4_096;
 
 pub(super) fn join(scope: &Scope<'_>) -> Result<Operation, Fault> {
     let (left_file, right_file) = (
@@ -106,6 +107,35 @@ pub(super) fn clusters(scope: &Scope<'_>) -> Result<Operation, Fault> {
         exemplars: exemplars.unwrap_or(EXEMPLARS_DEFAULT),
         unclustered,
         dissent,
+    })
+}
+
+pub(super) fn components(scope: &Scope<'_>) -> Result<Operation, Fault> {
+    let field = match scope.named()? {
+        (Named::Field(field), _) => field,
+        (Named::Column(_), span) => {
+            let problem =
+                "op \"components\" needs a field, whose label joins members, not a column";
+            return Err(scope.fault(span, problem));
+        }
+    };
+    if scope.names.unit.kind != Granularity::Group {
+        let problem = "op \"components\" joins the members of units, and units have none; set kind = \
+                       \"group\" under [unit]";
+        return Err(scope.fault(scope.span.clone(), problem));
+    }
+    let label = scope.need("label", &scope.file.label)?;
+    let fixed = scope.filter.labels.contains_key(&field.name);
+    if fixed {
+        let problem =
+            "its where fixes the field that joins, so that no dissent is seen; remove that";
+        return Err(scope.fault(scope.span.clone(), problem));
+    }
+    let keys_max = scope.within("keys_max", scope.file.keys_max.as_ref(), 2..=65_536)?;
+    Ok(Operation::Components {
+        field: field.name.clone(),
+        label: known_label(label, field, &scope.what)?,
+        keys_max: keys_max.unwrap_or(MEMBERS_DEFAULT),
     })
 }
 

@@ -56,6 +56,7 @@ pub(super) fn field(spanned: &Spanned<FieldFile>) -> Result<Field, Fault> {
         label_mass_min_ppm: share(&file.label_mass_min),
         reasons,
         scaffold,
+        requires: super::unit::requires(file)?,
     })
 }
 

@@ -1,8 +1,12 @@
 //! What makes a plan valid; every mistake is named, placed and comes with its cure.
 
+mod audit;
+mod canary;
 mod column;
 mod compound;
+mod effect;
 mod field;
+mod index;
 mod input;
 mod names;
 mod operation;
@@ -11,6 +15,7 @@ mod reduce;
 mod scope;
 mod stage;
 mod tool;
+mod unit;
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -19,9 +24,11 @@ use toml::Spanned;
 
 use super::file::{FoldFile, PlanFile};
 use super::locate::plan_error;
-use super::{EVIDENCE_FIELD, FoldSettings, ID_KEY, PLAN_VERSION, Plan, Reduce};
+use super::{EVIDENCE_FIELD, FoldSettings, Granularity, ID_KEY, PLAN_VERSION, Plan, Reduce};
 use crate::error::OperatorError;
 use names::Names;
+
+pub(super) use canary::check_expected;
 
 /// A mistake and where it is.
 type Fault = (Range<usize>, String);
@@ -39,6 +46,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     let question = filled("question", &file.question)?;
     let task = filled("rubric", &file.rubric)?;
     let input = input::input(&file.input)?;
+    let unit = unit::unit(file.unit.as_ref(), file.group.as_ref(), &input)?;
     if file.field.is_empty() {
         return Err((
             0..0,
@@ -47,10 +55,13 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     }
     let fields = all(&file.field, field::field)?;
     unique("field", names_of(&file.field, |field| &field.name))?;
+    unit::relations_can_be_had(&unit, &fields, &file.field)?;
     let columns = all(&file.column, |column| column::column(column, &fields))?;
     unique("column", names_of(&file.column, |column| &column.name))?;
+    let indexes = all(&file.index, |file| index::index(file, text))?;
+    unique("index table", names_of(&file.index, |index| &index.name))?;
     let prefilters = all(&file.prefilter, |prefilter| {
-        prefilter::prefilter(prefilter, &fields)
+        prefilter::prefilter(prefilter, &fields, &indexes)
     })?;
     unique(
         "prefilter",
@@ -61,6 +72,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     let names = Names {
         fields: &fields,
         columns: &columns,
+        unit: &unit,
     };
     let mut reduces: Vec<Reduce> = Vec::new();
     for spanned in &file.reduce {
@@ -76,8 +88,25 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
             fields: &fields,
             passes: &passes,
             tools: &tool_names,
+            unit: &unit,
         },
     )?;
+    let staged = !file.stage.is_empty() || unit.kind == Granularity::Adaptive;
+    let canary = match &file.canary {
+        Some(canary) if matches!(unit.kind, Granularity::Field | Granularity::Group) => {
+            let problem = "canaries are records, and the plan asks about parts or groups of them; \
+                           remove [canary], or use kind = \"record\" or \"adaptive\"";
+            return Err((canary.span(), problem.to_owned()));
+        }
+        Some(canary) => Some(canary::canary(canary, &fields, &stages)?),
+        None => None,
+    };
+    let audit = match &file.audit {
+        Some(audit) => Some(audit::audit(audit, &fields, &stages)?),
+        None => None,
+    };
+    let effects = all(&file.effect, |file| effect::effect(file, &fields))?;
+    unique("effect", names_of(&file.effect, |effect| &effect.name))?;
     Ok(Plan {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -85,6 +114,8 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         question,
         task,
         input,
+        unit,
+        indexes,
         prefilters,
         fields,
         columns,
@@ -93,7 +124,10 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         stages,
         passes,
         tools,
-        staged: !file.stage.is_empty(),
+        staged,
+        canary,
+        audit,
+        effects,
         budget: file.budget,
     })
 }

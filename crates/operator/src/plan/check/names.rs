@@ -8,13 +8,14 @@ use super::Fault;
 use crate::column::{Column, ColumnType};
 use crate::nearest::suggest;
 use crate::plan::file::{FilterFile, LabelText};
-use crate::plan::{ColumnRef, Field, Filter};
+use crate::plan::{ColumnRef, Field, Filter, UnitPlan};
 
 /// What a reduction may name.
 #[derive(Clone, Copy)]
 pub(super) struct Names<'a> {
     pub(super) fields: &'a [Field],
     pub(super) columns: &'a [Column],
+    pub(super) unit: &'a UnitPlan,
 }
 
 /// What a name stands for.

@@ -7,12 +7,13 @@ use toml::Spanned;
 use super::Fault;
 use super::names::{known_field, known_label};
 use crate::plan::file::{LabelText, PrefilterFile};
-use crate::plan::{Action, Field, Prefilter};
+use crate::plan::{Action, Field, Index, Prefilter};
 use crate::predicate;
 
 pub(super) fn prefilter(
     spanned: &Spanned<PrefilterFile>,
     fields: &[Field],
+    indexes: &[Index],
 ) -> Result<Prefilter, Fault> {
     let file = spanned.get_ref();
     let name = &file.name;
@@ -20,7 +21,7 @@ pub(super) fn prefilter(
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err(fault("a prefilter needs a name on one line".to_owned()));
     }
-    let when = predicate::compile(&file.when)
+    let when = predicate::compile(&file.when, indexes)
         .map_err(|fault| (fault.span, format!("prefilter {name:?}: {}", fault.problem)))?;
     let set = assignments(&file.set, fields, &format!("set of prefilter {name:?}"))?;
     match (file.action, set.is_empty()) {
@@ -50,12 +51,24 @@ pub(super) fn prefilter(
         .as_deref()
         .map_or(name.as_str(), str::trim)
         .to_owned();
+    let near = match &file.near {
+        Some(_) if file.action == Action::Keep => {
+            let problem = "has a near, which only filters that settle units may have";
+            return Err(fault(format!("prefilter {name:?} {problem}")));
+        }
+        Some(near) => Some(predicate::compile(near, indexes).map_err(|fault| {
+            let problem = format!("near of prefilter {name:?}: {}", fault.problem);
+            (fault.span, problem)
+        })?),
+        None => None,
+    };
     Ok(Prefilter {
         name: name.clone(),
         when,
         action: file.action,
         reason,
         set,
+        near,
     })
 }
 

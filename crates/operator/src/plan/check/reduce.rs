@@ -9,7 +9,7 @@ use super::scope::Scope;
 use super::{Fault, compound, operation, within};
 use crate::nearest::suggest;
 use crate::plan::file::ReduceFile;
-use crate::plan::{Filter, Operation, Reduce};
+use crate::plan::{Contract, Filter, Operation, Reduce};
 
 const CITE_MAX_DEFAULT: u32 = 8;
 const CITE_MAX: u32 = 64;
@@ -21,7 +21,7 @@ type Row = (
     fn(&Scope<'_>) -> Result<Operation, Fault>,
 );
 
-const OPERATIONS: [Row; 16] = [
+const OPERATIONS: [Row; 17] = [
     ("count", &["where"], |_| Ok(Operation::Count)),
     (
         "count_by",
@@ -79,6 +79,11 @@ const OPERATIONS: [Row; 16] = [
         compound::clusters,
     ),
     (
+        "components",
+        &["where", "field", "label", "keys_max"],
+        compound::components,
+    ),
+    (
         "summary",
         &["of", "instruction", "tokens_max"],
         compound::summary,
@@ -125,6 +130,14 @@ pub(super) fn reduce(
         &format!("{what}: cite_max"),
         0..=CITE_MAX,
     )?;
+    let contract = match &file.contract {
+        Some(contract) if *op == "summary" => {
+            let problem = "a summary has no contract; give one to the claims that it is made of";
+            return Err((contract.span(), format!("{what}: {problem}")));
+        }
+        Some(contract) => *contract.get_ref(),
+        None => Contract::default(),
+    };
     let claim = claim(file.claim.as_ref(), &what)?;
     let scope = Scope {
         file,
@@ -140,6 +153,7 @@ pub(super) fn reduce(
         name: name.clone(),
         op,
         filter: scope.filter,
+        contract,
         claim,
         cite_max: cite_max.unwrap_or(CITE_MAX_DEFAULT),
     })

@@ -11,8 +11,8 @@ use crate::nearest::suggest;
 use crate::plan::file::Share;
 use crate::plan::stage_file::{ConditionFile, OptionFile, PassFile, StageFile};
 use crate::plan::{
-    Budget, ClipPolicy, Condition, Field, Label, MAP_STAGE, MapStage, PassSpec, Select,
-    SelectOption, Stage, StageOp, Then, ToolStage, Unclear,
+    Budget, ClipPolicy, Condition, Field, Granularity, Label, MAP_STAGE, MapStage, PassSpec,
+    Select, SelectOption, Stage, StageOp, Then, ToolStage, Unclear, UnitPlan,
 };
 
 const OPTIONS_MAX: usize = 16;
@@ -24,7 +24,7 @@ const OPERATORS: [(&str, &[&str]); 3] = [
         "select",
         &["rubric", "question", "why", "options", "unclear", "model"],
     ),
-    ("map", &["rubric", "fields", "model"]),
+    ("map", &["rubric", "fields", "model", "widen"]),
     ("tool", &["tool", "max_chars", "policy"]),
 ];
 
@@ -34,6 +34,7 @@ pub(super) struct Scope<'a> {
     pub(super) passes: &'a [PassSpec],
     /// Names of the declared tools.
     pub(super) tools: &'a [&'a str],
+    pub(super) unit: &'a UnitPlan,
 }
 
 pub(super) fn passes(files: &[Spanned<PassFile>], budget: &Budget) -> Result<Vec<PassSpec>, Fault> {
@@ -81,7 +82,11 @@ pub(super) fn passes(files: &[Spanned<PassFile>], budget: &Budget) -> Result<Vec
 
 pub(super) fn stages(files: &[Spanned<StageFile>], scope: &Scope<'_>) -> Result<Vec<Stage>, Fault> {
     if files.is_empty() {
-        return Ok(vec![Stage::implicit(scope.fields)]);
+        let mut stages = vec![Stage::implicit(scope.fields)];
+        if scope.unit.kind == Granularity::Adaptive {
+            stages.push(Stage::widened(scope.fields));
+        }
+        return Ok(stages);
     }
     let mut stages: Vec<Stage> = Vec::new();
     for spanned in files {
@@ -192,6 +197,7 @@ fn given(file: &StageFile) -> Vec<(&'static str, Range<usize>)> {
         ("fields", file.fields.as_ref().map(Spanned::span)),
         ("model", file.model.as_ref().map(Spanned::span)),
         ("tool", file.tool.as_ref().map(Spanned::span)),
+        ("widen", file.widen.as_ref().map(Spanned::span)),
         ("max_chars", file.max_chars.as_ref().map(Spanned::span)),
         ("policy", file.policy.as_ref().map(Spanned::span)),
     ];
@@ -333,6 +339,7 @@ fn map(file: &StageFile, scope: &Scope<'_>, what: &str) -> Result<MapStage, Faul
         rubric,
         fields,
         larger: larger(file, what)?,
+        widen: widen(file, scope, what)?,
     })
 }
 
@@ -365,6 +372,19 @@ fn tool(
             .as_ref()
             .map_or(ClipPolicy::HeadTail, |policy| *policy.get_ref()),
     })
+}
+
+fn widen(file: &StageFile, scope: &Scope<'_>, what: &str) -> Result<bool, Fault> {
+    match &file.widen {
+        Some(widen) if *widen.get_ref() && !scope.unit.widen => {
+            let problem = format!(
+                "{what}: it widens units, and [unit] does not allow it; set kind = \"adaptive\", or \
+                 widen = true, there"
+            );
+            Err((widen.span(), problem))
+        }
+        widen => Ok(widen.as_ref().is_some_and(|widen| *widen.get_ref())),
+    }
 }
 
 fn larger(file: &StageFile, what: &str) -> Result<bool, Fault> {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use operator::Plan;
+use operator::index::Indexes;
 use operator::ops::{Route, partition, prefilter};
 use operator::record::read_source;
 use operator::text::{quote, render};
@@ -29,7 +30,7 @@ fn predicates_agree_with_the_oracle_and_every_text_can_be_quoted() {
     let mut routes: BTreeMap<&str, u32> = BTreeMap::new();
     for unit in &units {
         let truth = &oracle[unit.id.as_str()];
-        let route = match prefilter(&plan, unit) {
+        let route = match prefilter(&plan, unit, &Indexes::none()) {
             Route::Exclude { prefilter, .. } => {
                 assert_eq!(truth["blocker"], false, "{prefilter} excludes {}", unit.id);
                 "excluded"

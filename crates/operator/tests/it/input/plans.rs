@@ -378,7 +378,12 @@ fn the_hash_follows_the_meaning_and_nothing_else() {
 #[test]
 fn the_shipped_plans_are_valid() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/plans");
-    for (name, fields) in [("auth-blockers", 2), ("issue-kind", 1), ("security", 1)] {
+    for (name, fields) in [
+        ("auth-blockers", 2),
+        ("auth-blockers-watched", 2),
+        ("issue-kind", 1),
+        ("security", 1),
+    ] {
         let plan = Plan::load(&directory.join(format!("{name}.toml"))).unwrap();
         assert_eq!(plan.fields.len(), fields, "{name}");
         let words = plan.rubric().system.split_whitespace().count();

@@ -1,6 +1,7 @@
 //! Every op, wrong types, missing fields, dates and routes.
 
 use operator::Plan;
+use operator::index::Indexes;
 use operator::ops::{Route, Unit, prefilter};
 
 use super::{PLAN, plan_with, split};
@@ -19,18 +20,18 @@ fn unit() -> Unit {
 }
 
 fn holds(when: &str) -> bool {
-    match prefilter(&filter(when), &unit()) {
+    match prefilter(&filter(when), &unit(), &Indexes::none()) {
         Route::Exclude {
             prefilter: "closed",
-            reason: "closed",
-        } => true,
+            reason,
+        } => reason == "closed",
         Route::Model { prefilter: None } => false,
         other => panic!("{when}: {other:?}"),
     }
 }
 
 fn malformed(when: &str) -> String {
-    match prefilter(&filter(when), &unit()) {
+    match prefilter(&filter(when), &unit(), &Indexes::none()) {
         Route::Malformed {
             prefilter: "closed",
             message,
@@ -234,7 +235,7 @@ set = { blocker = "yes", cause = "clock" }
 name = "blocker""#;
     let plan = plan_with("\n[[field]]\nname = \"blocker\"", more).unwrap();
     assert_eq!(
-        prefilter(&plan, &unit()),
+        prefilter(&plan, &unit(), &Indexes::none()),
         Route::Model {
             prefilter: Some("kept")
         }
@@ -245,12 +246,13 @@ name = "blocker""#;
         1,
     );
     let plan = Plan::parse(&text, "plan.toml").unwrap();
-    match prefilter(&plan, &unit()) {
+    match prefilter(&plan, &unit(), &Indexes::none()) {
         Route::Decide {
             prefilter: "sure",
-            reason: "told",
+            reason,
             set,
         } => {
+            assert_eq!(reason, "told");
             assert_eq!(
                 (set["blocker"].as_str(), set["cause"].as_str()),
                 ("yes", "clock")
@@ -258,5 +260,9 @@ name = "blocker""#;
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(prefilter(&plan, &unit()), prefilter(&plan, &unit()), "pure");
+    assert_eq!(
+        prefilter(&plan, &unit(), &Indexes::none()),
+        prefilter(&plan, &unit(), &Indexes::none()),
+        "pure"
+    );
 }

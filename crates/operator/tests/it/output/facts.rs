@@ -19,6 +19,12 @@ rubric = "Judge one issue."
 id = "number"
 text = [{ field = "title" }]
 
+[unit]
+kind = "group"
+
+[group]
+by = "similarity"
+
 [fold]
 outliers_max = 100
 
@@ -165,6 +171,13 @@ taxonomy = "causes v1"
 unclustered = "none"
 dissent = ["security"]
 exemplars = 2
+
+[[reduce]]
+name = "connected"
+op = "components"
+field = "blocker"
+label = "yes"
+keys_max = 12
 "#;
 
 pub const CAUSES: [&str; 4] = ["token", "session", "security", "none"];
@@ -247,6 +260,10 @@ pub fn fact(id: &str, ordinal: u32, draw: &Draw) -> Fact {
     }
     let opened = ColumnValue::Integer(1_700_000_000 + i64::from(ordinal % 7));
     fact.columns.insert(String::from("opened"), opened);
+    if draw.author != draw.cause {
+        let members = [draw.author, draw.cause].map(|n| UnitId::new(&format!("m{}", n * 7)));
+        fact.members = members.to_vec();
+    }
     fact.evidence = vec![Evidence::new("title", 0, text.len() as u32, text, Some(1))];
     fact.cost.prompt_tokens = u64::from(ordinal) + 1;
     fact.cost.computed_tokens = 1;

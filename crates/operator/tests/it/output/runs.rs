@@ -359,7 +359,7 @@ fn a_directory_holds_the_run_and_verifies() {
     };
     let rows = std::fs::read_to_string(path.join("facts.jsonl")).unwrap();
     let first = columns(rows.lines().next().unwrap());
-    assert_eq!(first.len(), 18);
+    assert_eq!(first.len(), 19);
     assert!(
         rows.lines().all(|line| columns(line) == first),
         "every row has every column"

@@ -88,6 +88,15 @@ impl FactStore for Spy {
         self.0.lock().unwrap().push(stored.clone());
         Ok(())
     }
+
+    fn exchange(
+        &self,
+        put: &[(FactKey, StoredAnswers)],
+        _: &[FactKey],
+    ) -> Result<(), OperatorError> {
+        put.iter()
+            .try_for_each(|(key, stored)| self.put(key, stored))
+    }
 }
 
 /// Keeps no content.

@@ -155,3 +155,22 @@ fn threads_that_put_at_once_all_keep_their_values() {
     drop(store);
     assert_eq!(verify(&path).unwrap().entries, 80);
 }
+
+#[test]
+fn answers_are_exchanged_in_one_step_and_stay_so_on_the_disk() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("answers.redb");
+    let named = |number| FactKey::from_bytes(key(number));
+    let stored = |yes: u32| StoredAnswers {
+        answers: vec![Answer::from_ppm(vec![yes, 1_000_000 - yes], 1_000_000).unwrap()],
+        cost: UnitUsage::default(),
+    };
+    let store = open(&path);
+    store.put(&named(1), &stored(1)).unwrap();
+    let put = [(named(2), stored(2)), (named(3), stored(3))];
+    store.exchange(&put, &[named(1), named(4)]).unwrap();
+    drop(store);
+    let store = open(&path);
+    let found = [1, 2, 3, 4].map(|number| store.get(&named(number)));
+    assert_eq!(found, [None, Some(stored(2)), Some(stored(3)), None]);
+}

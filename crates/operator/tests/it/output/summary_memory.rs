@@ -64,6 +64,14 @@ impl FactStore for Tampered<'_> {
     fn put(&self, key: &FactKey, stored: &StoredAnswers) -> Result<(), OperatorError> {
         self.store.put(key, stored)
     }
+
+    fn exchange(
+        &self,
+        put: &[(FactKey, StoredAnswers)],
+        forget: &[FactKey],
+    ) -> Result<(), OperatorError> {
+        self.store.exchange(put, forget)
+    }
 }
 
 impl ContentStore for Tampered<'_> {

@@ -166,11 +166,11 @@ fn equal_facts_give_equal_trees_whatever_happened_before() {
     let golden = root.unwrap().hashes;
     assert_eq!(
         golden.fact_hash.to_string(),
-        "2ae7709b9b2d6caae569b2d2a33054677e6003875ff5f2399ca95747aa0fa34a"
+        "2ef713f27936565a3e1b74ee335ece2e195566f147a7b405e5287659a34c0fda"
     );
     assert_eq!(
         golden.provenance_hash.to_string(),
-        "0ef7019b357dad4821bfba2050403d945512ebdbd3901044d7a47f2f5f0943b0"
+        "81cfc6ab9ea240405d8f44c99142055f5cbbcfa1f81a07297a339c3698ea60b4"
     );
 }
 

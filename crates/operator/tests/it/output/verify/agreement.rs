@@ -58,6 +58,8 @@ pub fn made(plan: &Plan, facts: &[Fact]) -> (Vec<NodeRecord>, CitedAnswer) {
         coverage: reduction.counts,
         coverage_by_reason: count_reasons(&facts),
         claims: reduction.claims,
+        audit: None,
+        quarantine: None,
     };
     answer.result_hash = answer.hash_result();
     (nodes, answer)
@@ -90,8 +92,8 @@ fn every_operation_that_code_folds_is_in_the_plan_of_these_tests() {
         .iter()
         .map(|reduce| reduce.op.as_str())
         .collect();
-    // All sixteen but the summary, which is no fold.
-    assert_eq!(ops.len(), 15);
+    // All seventeen but the summary, which is no fold.
+    assert_eq!(ops.len(), 16);
 }
 
 proptest! {
@@ -147,6 +149,7 @@ agrees! {
     a_distinct_agrees "distinct",
     a_join_agrees "join",
     clusters_agree "clusters",
+    components_agree "components",
 }
 
 #[test]
