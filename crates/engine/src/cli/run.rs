@@ -189,6 +189,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         clock: &clock,
         cancel: &cancel,
         larger: None,
+        tools: None,
     };
     let mut progress = RunProgress::new(false);
     let outcome = operator::run::run_over(

@@ -28,6 +28,7 @@ mod summary;
 mod summary_memory;
 mod summary_texts;
 mod survey;
+mod tool_stages;
 mod tools;
 mod trees;
 mod trials;

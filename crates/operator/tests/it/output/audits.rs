@@ -270,6 +270,7 @@ fn an_auditor_may_be_another_rubric_or_a_larger_model() {
         clock: &|| 0,
         cancel: &operator::infer::CancelFlag::new(),
         larger: Some(&mut larger),
+        tools: None,
     };
     let mut reader = by_words();
     let outcome = run(
@@ -314,6 +315,7 @@ fn what_the_auditor_cannot_decide_counts_as_missed_in_the_bound() {
         clock: &|| 0,
         cancel: &operator::infer::CancelFlag::new(),
         larger: Some(&mut larger),
+        tools: None,
     };
     let partition = home.partition(&plan);
     let outcome = run(
