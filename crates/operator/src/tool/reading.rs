@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 use super::ToolError;
 use crate::text::text_at;
 
+/// Cuts a text that begins at an offset into pieces, where it can of at most so many characters.
+type Cut = fn(&str, usize, usize) -> Vec<Range<usize>>;
+
 /// The text of an observation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reading {
@@ -71,7 +74,7 @@ impl Reading {
     /// those at white space or, without any, at the limit.
     ///
     /// # Errors
-    /// `TooLarge` is not used here: `Refused`, naming the limit, where there are more than `parts_max`
+    /// `Refused`, naming the limit, where there are more than `parts_max`
     /// parts or more than `depth_max` cuts would be needed.
     pub fn split(
         &self,
@@ -80,7 +83,7 @@ impl Reading {
         depth_max: u32,
     ) -> Result<Vec<Range<usize>>, ToolError> {
         let mut parts = self.pieces.clone();
-        let cuts: [fn(&str, usize, usize) -> Vec<Range<usize>>; 3] = [
+        let cuts: [Cut; 3] = [
             |text, start, _| paragraphs(text, start),
             |text, start, _| lines(text, start),
             words,
@@ -195,8 +198,9 @@ fn words(text: &str, offset: usize, chars_max: usize) -> Vec<Range<usize>> {
             .char_indices()
             .nth(chars_max)
             .map_or(rest.len(), |(byte, _)| byte);
+        let whole = rest[limit..].chars().next().is_none_or(char::is_whitespace);
         let cut = match rest[..limit].rfind(char::is_whitespace) {
-            Some(space) if limit < rest.len() && space > 0 => space,
+            Some(space) if !whole && space > 0 => space,
             _ => limit,
         };
         let piece = rest[..cut].trim_end();
