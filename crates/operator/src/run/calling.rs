@@ -174,8 +174,7 @@ impl<'a> Pass<'a, '_> {
             .kept
             .read(self.units)
             .map_err(|error| malformed(super::causes(&error)))?;
-        let mut specs = self.plan.tools.iter();
-        let spec = specs.find(|spec| spec.name == tool.tool);
+        let spec = self.plan.tool(&tool.tool);
         let declared = spec.map_or(&[][..], |spec| &spec.arguments);
         let arguments = Arguments::read(declared, &unit.record).map_err(malformed)?;
         Ok(ToolRequest {

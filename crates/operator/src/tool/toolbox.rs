@@ -3,7 +3,7 @@
 use super::{Clock, Kernel, OpenTool, ToolBudget};
 use crate::error::OperatorError;
 use crate::id::ContentHash;
-use crate::plan::{Plan, StageOp};
+use crate::plan::{Plan, StageOp, ToolSpec};
 
 /// The tools that a run may call.
 pub struct Toolbox<'a> {
@@ -47,11 +47,11 @@ pub(crate) fn suffice(plan: &Plan, toolbox: Option<&Toolbox<'_>>) -> Result<(), 
             open.any(|open| open.spec.name == call.tool)
         };
         if !toolbox.is_some_and(is_open) {
-            let spec = plan.tools.iter().find(|spec| spec.name == call.tool);
+            let spec = plan.tool(&call.tool);
             return Err(OperatorError::ToolNotAllowed {
                 stage: stage.name.clone(),
                 tool: call.tool.clone(),
-                reach: spec.map(|spec| spec.reach()).unwrap_or_default(),
+                reach: spec.map(ToolSpec::reach).unwrap_or_default(),
             });
         }
     }
