@@ -14,6 +14,7 @@ mod facts;
 mod flights;
 mod incremental;
 mod indexes;
+mod invariants;
 mod laws;
 mod recorded;
 mod replay;

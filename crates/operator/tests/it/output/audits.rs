@@ -96,6 +96,14 @@ fn go(plan: &Plan, partition: &Partition, reader: &mut Reader) -> RunOutcome {
         .0
 }
 
+/// A run over so many records, of which some are missed, that was audited by their labels.
+pub fn audited(count: u32, units: u64) -> (Plan, RunOutcome) {
+    let home = Home::new(hidden(count));
+    let plan = home.by_labels(units, "");
+    let outcome = go(&plan, &home.partition(&plan), &mut by_words());
+    (plan, outcome)
+}
+
 fn report(outcome: &RunOutcome) -> &AuditReport {
     outcome.answer.audit.as_ref().unwrap()
 }

@@ -80,17 +80,17 @@ op = "set"
 where = { locked = "yes" }
 "#;
 
-const SPLIT: &str = r#"split = { over_chars = 60, part_chars = 40, parts_max = 4, rubric = "Read one comment.", question = "Does it matter?", labels = ["matters", "idle"], keep = "matters" }"#;
+pub const SPLIT: &str = r#"split = { over_chars = 60, part_chars = 40, parts_max = 4, rubric = "Read one comment.", question = "Does it matter?", labels = ["matters", "idle"], keep = "matters" }"#;
 
-fn plan(budget: &str, split: &str) -> Plan {
+pub fn plan(budget: &str, split: &str) -> Plan {
     let text = PLAN.replace("BUDGET", budget).replace("SPLIT", split);
     Plan::parse(&text, "plan.toml").unwrap()
 }
 
 /// Answers by what the text says, and keeps what it was asked.
 #[derive(Default)]
-struct Reader {
-    jobs: Vec<(String, Vec<String>)>,
+pub struct Reader {
+    pub jobs: Vec<(String, Vec<String>)>,
 }
 
 fn choice(question: &str, text: &str) -> &'static str {
@@ -163,8 +163,8 @@ impl Infer for Reader {
 
 /// Threads of comments by number; it counts its calls.
 #[derive(Default)]
-struct Threads {
-    threads: BTreeMap<String, String>,
+pub struct Threads {
+    pub threads: BTreeMap<String, String>,
     calls: Mutex<Vec<String>>,
     cancel: Option<Arc<CancelFlag>>,
 }
@@ -196,7 +196,7 @@ impl Tool for Threads {
     }
 }
 
-struct Now;
+pub struct Now;
 
 impl Clock for Now {
     fn now_us(&self) -> u64 {
@@ -210,7 +210,7 @@ impl Clock for Now {
     }
 }
 
-fn threads() -> Threads {
+pub fn threads() -> Threads {
     let thread = |comments: &[(&str, &str)]| {
         let comments = comments.iter();
         let comments = comments.map(|(by, body)| json!({ "by": by, "body": body, "id": 1 }));
@@ -235,7 +235,7 @@ fn threads() -> Threads {
     }
 }
 
-fn issues() -> Vec<Value> {
+pub fn issues() -> Vec<Value> {
     let issue = |number: u32, title: &str, thread: Value| json!({ "number": number, "title": title, "thread": thread });
     vec![
         issue(1, "shut out", json!(1)),
@@ -250,15 +250,15 @@ fn issues() -> Vec<Value> {
     ]
 }
 
-struct Ran {
-    outcome: RunOutcome,
+pub struct Ran {
+    pub outcome: RunOutcome,
     events: Vec<EventLine>,
-    reader: Reader,
-    calls: Vec<String>,
+    pub reader: Reader,
+    pub calls: Vec<String>,
 }
 
 impl Ran {
-    fn fact(&self, id: &str) -> &Fact {
+    pub fn fact(&self, id: &str) -> &Fact {
         let mut facts = self.outcome.facts.iter();
         facts.find(|fact| fact.unit_id.as_str() == id).unwrap()
     }
@@ -274,7 +274,7 @@ impl Ran {
     }
 }
 
-fn go(
+pub fn go(
     plan: &Plan,
     tool: Threads,
     (memo, directory): (Option<&dyn Store>, Option<&Path>),
