@@ -3,6 +3,7 @@
 //! ```text
 //! facts.rs, units.rs, sources.rs, fields.rs,
 //!   arranged.rs                      every fact, against the plan and its record or records
+//! path.rs, steps.rs                  every unit's way through the stages
 //! shape.rs, states.rs, derive.rs     every node, described again from the facts below it
 //! spec.rs, hash.rs                   every hash, from its documented encoding
 //! nodes.rs                           the recorded tree against the derived one
@@ -38,6 +39,7 @@ mod fields;
 mod hash;
 mod lineage;
 mod nodes;
+mod path;
 mod prose;
 mod quarantine;
 mod read;
@@ -45,6 +47,7 @@ mod shape;
 mod sources;
 mod spec;
 mod states;
+mod steps;
 mod summaries;
 mod units;
 mod witness;
@@ -225,6 +228,7 @@ pub fn verify(subject: Subject<'_>, sources: &Sources) -> Report {
 /// As `verify`, into a report that has more in it.
 fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derived {
     facts::check(subject, report);
+    path::check(subject, report);
     sources::check(subject, sources, report);
     let leaves = shape::arrange(subject.plan, subject.facts);
     let (claims, counted) = claims::derive(subject.plan, &leaves).into_iter().unzip();
