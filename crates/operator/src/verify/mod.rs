@@ -10,6 +10,7 @@
 //! conclusions.rs, compound.rs,
 //!   wording.rs, claims.rs            every claim, from all facts at once
 //! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
+//! selections.rs                      what selectors chose and what came of it
 //! audit.rs, quarantine.rs            what a sample proves; what an open breaker leaves
 //! answer.rs                          coverage and the head of the answer
 //! witness.rs, directory.rs           the two forms in which a fold is kept
@@ -43,6 +44,7 @@ mod path;
 mod prose;
 mod quarantine;
 mod read;
+mod selections;
 mod shape;
 mod sources;
 mod spec;
@@ -244,6 +246,7 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
         let counts = derive::tally(subject.facts.iter());
         summaries::check(subject, &derived, counts, report);
     }
+    selections::check(subject, report);
     audit::check(subject, sources, report);
     answer::check(subject, &derived.nodes, sources, report);
     derived

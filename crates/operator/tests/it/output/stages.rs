@@ -3,6 +3,7 @@
 mod choices;
 mod passes;
 mod paths;
+mod selections;
 mod tampers;
 
 use std::collections::{BTreeMap, HashMap};
