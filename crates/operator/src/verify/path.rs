@@ -292,7 +292,8 @@ impl<'a> Walk<'a> {
             let problem = "has other values than its path comes to".to_owned();
             self.problems.push(problem);
         }
-        if !(keeps && self.answered.is_some()) && !fact.evidence.is_empty() {
+        let backed = keeps && self.answered.is_some();
+        if !backed && !fact.evidence.is_empty() {
             let problem = "has evidence, and no stage of its path answered".to_owned();
             self.problems.push(problem);
         }
