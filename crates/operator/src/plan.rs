@@ -56,7 +56,7 @@ pub use operation::{
 };
 
 pub use stage::{
-    Condition, MAP_STAGE, MapStage, PassSpec, Select, SelectOption, Stage, StageOp, Then,
+    Condition, MAP_STAGE, MapStage, PassSpec, Select, SelectOption, Split, Stage, StageOp, Then,
     ToolStage, Turn, Unclear, WIDENED_STAGE,
 };
 
@@ -307,6 +307,8 @@ pub struct Budget {
     pub seconds_max: Option<u64>,
     /// Most computed tokens.
     pub tokens_max: Option<u64>,
+    /// Most calls of all tools together, retries included.
+    pub tool_calls_max: Option<u64>,
 }
 
 impl Plan {

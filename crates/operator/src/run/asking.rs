@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 
+use super::backends::Backends;
 use super::flight::Flight;
-use super::{Backends, Pass, causes, failure};
+use super::{Pass, causes, failure};
 use crate::breaker::Guarded;
 use crate::error::OperatorError;
 use crate::event::Event;
@@ -377,7 +378,7 @@ impl Pass<'_, '_> {
             ..Manner::default()
         };
         self.conclude(first.flight.clone(), read, &outcome, round, manner)?;
-        self.usage.tokens_as_if_uncached += usage.prompt_tokens;
+        self.spend(usage);
         for flight in &first.same {
             let read = show(self.plan, self.units, evidence, flight);
             let manner = Manner {
@@ -389,8 +390,6 @@ impl Pass<'_, '_> {
         }
         round.done += 1;
         round.usage += usage;
-        self.spent.usage += usage;
-        self.spent.pass += usage;
         self.journal.log(Event::Progress {
             done: round.done,
             asked: asked.len() as u64,
@@ -536,8 +535,15 @@ impl Pass<'_, '_> {
         fact
     }
 
+    /// Counts what one answer cost.
+    pub(super) fn spend(&mut self, cost: UnitUsage) {
+        self.usage.tokens_as_if_uncached += cost.prompt_tokens;
+        self.spent.usage += cost;
+        self.spent.pass += cost;
+    }
+
     /// Stops all jobs once the plan's budget, or that of the pass, is spent; what is done stands.
-    fn check_budget(&mut self, pass: usize) {
+    pub(super) fn check_budget(&mut self, pass: usize) {
         let budget = &self.plan.budget;
         let seconds = self.journal.elapsed_us() / 1_000_000;
         let of_pass = pass.checked_sub(1).map(|place| &self.plan.passes[place]);

@@ -9,6 +9,7 @@
 //! nodes.rs                           the recorded tree against the derived one
 //! conclusions.rs, compound.rs,
 //!   wording.rs, claims.rs            every claim, from all facts at once
+//! observations.rs                    what tools answered, against the facts that rest on it
 //! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
 //! selections.rs                      what selectors chose and what came of it
 //! audit.rs, quarantine.rs            what a sample proves; what an open breaker leaves
@@ -40,6 +41,7 @@ mod fields;
 mod hash;
 mod lineage;
 mod nodes;
+mod observations;
 mod path;
 mod prose;
 mod quarantine;

@@ -1,6 +1,6 @@
 //! One step of a path against its stage: what it may say, taken by itself.
 
-use super::facts::{check_distribution, check_value};
+use super::facts::{OF_TOOLS, check_distribution, check_value};
 use crate::fact::{FieldValue, Status, Step};
 use crate::infer::UnitUsage;
 use crate::plan::{Plan, Select, SelectOption, Stage, StageOp, required};
@@ -24,18 +24,6 @@ pub(super) enum Outcome<'a> {
 /// What became of units that have no answer.
 const FAILED: [Status; 3] = [Status::Errored, Status::Cancelled, Status::NotRun];
 
-/// How failed calls of tools are told.
-const TOOL_ERRORS: [&str; 8] = [
-    "denied",
-    "too_large",
-    "timed_out",
-    "rate_limited",
-    "unavailable",
-    "refused",
-    "malformed",
-    "cancelled",
-];
-
 /// What a step says, by the operator of its stage.
 pub(super) fn outcome<'a>(stage: &'a Stage, step: &Step) -> Outcome<'a> {
     let said = step.outcome.as_str();
@@ -53,7 +41,7 @@ pub(super) fn outcome<'a>(stage: &'a Stage, step: &Step) -> Outcome<'a> {
         (StageOp::Map(_), "no neighbour", _) => Outcome::Alone,
         (StageOp::Tool(_), "observed", _) => Outcome::Observed,
         (_, _, Some(status)) => Outcome::Failed(status),
-        (StageOp::Tool(_), error, None) if TOOL_ERRORS.contains(&error) => {
+        (StageOp::Tool(_), error, None) if OF_TOOLS.contains(&error) => {
             Outcome::Failed(Status::Errored)
         }
         _ => Outcome::Unknown,

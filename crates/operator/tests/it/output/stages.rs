@@ -295,6 +295,7 @@ fn go(
         clock: &|| 0,
         cancel: &CancelFlag::new(),
         larger: larger.map(|larger| larger as &mut dyn Infer),
+        tools: None,
     };
     let mut events = Vec::new();
     run(
