@@ -3,7 +3,7 @@
 //! ```text
 //! facts.rs, units.rs, sources.rs, fields.rs,
 //!   arranged.rs                      every fact, against the plan and its record or records
-//! path.rs, steps.rs                  every unit's way through the stages
+//! path.rs, steps.rs, answerers.rs    every unit's way through the stages
 //! shape.rs, states.rs, derive.rs     every node, described again from the facts below it
 //! spec.rs, hash.rs                   every hash, from its documented encoding
 //! nodes.rs                           the recorded tree against the derived one
@@ -27,6 +27,7 @@
 //! bytes it was not shown; everything else has to follow from what it did decide.
 
 mod answer;
+mod answerers;
 mod arranged;
 mod audit;
 mod claims;

@@ -2,7 +2,7 @@
 
 use operator::fact::Status;
 use operator::infer::FailReason;
-use operator::verify::{Sources, Subject, verify};
+use operator::verify::{Kind, Place, Sources, Subject, verify};
 use proptest::prelude::*;
 
 use super::super::script::Act;
@@ -78,8 +78,22 @@ proptest! {
         let mut main = stop(told(Told::new(&plan), &fates));
         let mut larger = stop(told(Told::larger(&plan), &fates));
         // Verifies the directory.
-        let outcome = sound(&plan, &issues(10), &mut main, Some(&mut larger));
-        prop_assert_eq!(outcome.facts.len(), 10);
+        let home = tempfile::tempdir().unwrap();
+        let backends = (&mut main, Some(&mut larger));
+        let (_, files) = kept(home.path(), &plan, &issues(10), backends, None);
+        prop_assert_eq!(files.facts.len(), 10);
+        // No step of it can be left out.
+        for (ordinal, fact) in files.facts.iter().enumerate() {
+            for step in 0..fact.path.len() {
+                let mut facts = files.facts.clone();
+                let left_out = facts[ordinal].path.remove(step);
+                let subject = Subject { facts: &facts, ..files.subject() };
+                let report = verify(subject, &Sources::Absent(String::from("not wanted")));
+                let place = Place::Unit(fact.unit_id.clone());
+                let told = report.findings.iter().any(|f| f.kind == Kind::Content && f.place == place);
+                prop_assert!(told, "{left_out:?} of {fact:?}: {:?}", report.findings);
+            }
+        }
     }
 }
 

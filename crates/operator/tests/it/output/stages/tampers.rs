@@ -612,3 +612,88 @@ fn a_path_in_a_run_without_stages_is_found() {
             .any(|(at, problem)| *at == place && problem.contains("names no stages"))
     );
 }
+
+#[test]
+fn changes_of_steps_at_which_a_tool_was_called_are_found() {
+    use super::super::tool_stages;
+    let plan = tool_stages::plan("", tool_stages::SPLIT);
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("run");
+    let threads = tool_stages::threads();
+    tool_stages::go(&plan, threads, (None, Some(&path)), false).unwrap();
+    let files = RunFiles::read(&path).unwrap();
+    assert_eq!(findings(&plan, &files), Vec::new());
+    let changes: &[(&str, u32, &str, Change)] = &[
+        ("nothing shown", 2, "or none with one", |fact| {
+            fact.path[1].observed = None
+        }),
+        ("the call left out", 2, "lacks a step of comments", |fact| {
+            drop(fact.path.remove(1))
+        }),
+        (
+            "a call that was not chosen",
+            1,
+            "comments, which did not take it",
+            |fact| {
+                let mut step = Step::bare("comments", "observed");
+                step.observed = Some(ContentHash::from_bytes([7; 32]));
+                fact.path.insert(1, step);
+            },
+        ),
+        ("another outcome", 2, "which no tool stage says", |fact| {
+            "looked".clone_into(&mut fact.path[1].outcome);
+        }),
+        ("a value of a call", 2, "has values at comments", |fact| {
+            let values = fact.path[2].values.clone();
+            fact.path[1].values = values;
+        }),
+        (
+            "parts read by another backend",
+            6,
+            "not by \"reader\"",
+            |fact| {
+                fact.path[1].backend = Some(String::from("who"));
+            },
+        ),
+        (
+            "what the parts cost",
+            6,
+            "another amount than its steps",
+            |fact| {
+                fact.path[1].cost.prompt_tokens += 1;
+            },
+        ),
+        ("a failure of another kind", 7, "is refused for", |fact| {
+            "refused".clone_into(&mut fact.path[1].outcome);
+        }),
+        (
+            "a failure called an abstention",
+            7,
+            "by its path errored",
+            |fact| {
+                fact.status = Status::Abstained;
+            },
+        ),
+        (
+            "a failure that went on",
+            7,
+            "judge, which did not take it",
+            |fact| {
+                fact.path.push(Step::bare("judge", "errored"));
+            },
+        ),
+    ];
+    for (name, unit, wanted, change) in changes {
+        let mut facts = files.facts.clone();
+        let unit = UnitId::new(&unit.to_string());
+        change(facts.iter_mut().find(|fact| fact.unit_id == unit).unwrap());
+        let found = findings_of(&plan, &files, &facts);
+        let place = Place::Unit(unit);
+        assert!(
+            found
+                .iter()
+                .any(|(at, problem)| *at == place && problem.contains(wanted)),
+            "{name}: {found:?}"
+        );
+    }
+}
