@@ -237,3 +237,40 @@ fn units_that_are_widened_or_lack_a_relation_pass_and_are_held_to_it() {
         );
     }
 }
+
+#[test]
+fn what_selectors_chose_is_recorded_and_replayed() {
+    use operator::replay::{Replay, record};
+    let first = STAGES.find("[[stage]]").unwrap();
+    let last = STAGES.find("[[stage]]\nname = \"detail\"").unwrap();
+    let options = STAGES[first..last].replace(", \"detail\"", "");
+    let plan = plan(&options);
+    let partition = units(&plan, &issues(6));
+    let mut told = Told::new(&plan)
+        .choose(2, "unrelated", 600_000)
+        .choose(3, "unsure", 600_000)
+        .choose(4, "unrelated", 50_000)
+        .say("judge", 5, "blocker", "yes", 600_000);
+    let asked = go(&plan, &partition, (&mut told, None), None, None).unwrap();
+    let mut replay = Replay::parse(&record(&asked.facts), "recorded").unwrap();
+    let setup = super::super::script::Setup::default();
+    let (replayed, _) =
+        super::super::script::run_with(&plan, &partition, &mut replay, setup).unwrap();
+    for (asked, replayed) in asked.facts.iter().zip(&replayed.facts) {
+        assert_eq!(
+            (asked.status, &asked.reason),
+            (replayed.status, &replayed.reason)
+        );
+        let steps = |fact: &operator::fact::Fact| -> Vec<(String, String)> {
+            let steps = fact.path.iter();
+            steps
+                .map(|step| (step.stage.clone(), step.outcome.clone()))
+                .collect()
+        };
+        assert_eq!(steps(asked), steps(replayed));
+    }
+    assert_eq!(
+        replayed.answer.selections[0].options,
+        asked.answer.selections[0].options
+    );
+}
