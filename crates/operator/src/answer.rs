@@ -5,9 +5,11 @@
 //! checked against the records alone. Must not know how the facts were folded.
 
 mod page;
+mod selection;
 mod wording;
 
 pub use page::render_page;
+pub use selection::{OptionRow, Rivalry, Selection, selections};
 pub(crate) use wording::{fill, gap};
 
 use std::borrow::Borrow;
@@ -129,6 +131,9 @@ pub struct CitedAnswer {
     pub coverage_by_reason: Vec<ReasonCount>,
     /// The statements, in plan order.
     pub claims: Vec<Claim>,
+    /// What selectors chose and what came of it; empty where the plan has none or a breaker opened.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub selections: Vec<Selection>,
     /// What was found in a sample of what had not been; absent where the plan asks for no audit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditReport>,
@@ -182,6 +187,11 @@ impl CitedAnswer {
             for cite in &claim.cites {
                 encode_cite(&mut canonical, cite);
             }
+        }
+        if !self.selections.is_empty() {
+            // A list of texts and integers always has a value.
+            let selections = serde_json::to_value(&self.selections).unwrap_or_default();
+            canonical.text("selections").value(&selections);
         }
         if let Some(audit) = &self.audit {
             canonical.text("audit").value(&audit.content());

@@ -4,6 +4,7 @@
 //! accuracy over all labelled units counts each of them as not right. Integers only: shares are
 //! parts per million, rounded to nearest. Must not know how facts came about.
 
+mod choices;
 mod pairs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use crate::fact::{Fact, Status};
 use crate::id::UnitId;
 use crate::record::Record;
 
+pub use choices::{ChoiceReport, evaluate_choices};
 pub use pairs::{PairReport, Pairs, Score, evaluate_pairs, read_pairs};
 
 /// The true labels by unit.

@@ -195,15 +195,16 @@ fn weigh(choice: &Choice, labels: &[String]) -> Result<Answer, String> {
 
 /// Writes the answers that facts hold as a recording, one line per unit that a backend answered.
 ///
-/// Probabilities of the fields are kept; of a reason and of a line only the choice is. Units that
-/// were excluded, decided by a predicate, cancelled or not run are left out.
+/// Probabilities of the fields and of selectors' choices are kept; of a reason and of a line only the
+/// choice is, and of a field that several stages asked only the last answer. Units that a predicate
+/// settled and units that were cancelled or not run are left out.
 pub fn record(facts: &[Fact]) -> String {
     let mut lines = String::new();
     for fact in facts.iter().filter(|fact| fact.backend.is_some()) {
         let row = match fact.status {
-            Status::Decided | Status::Abstained => answered(fact),
+            Status::Decided | Status::Abstained | Status::Excluded => answered(fact),
             Status::Errored => failed(fact),
-            Status::Cancelled | Status::NotRun | Status::Excluded => continue,
+            Status::Cancelled | Status::NotRun => continue,
         };
         lines.push_str(&Value::Object(row).to_string());
         lines.push('\n');
@@ -213,7 +214,11 @@ pub fn record(facts: &[Fact]) -> String {
 
 fn answered(fact: &Fact) -> Map<String, Value> {
     let mut answers = Map::new();
-    for (field, value) in &fact.values {
+    let choices = fact.path.iter().filter_map(|step| {
+        let value = step.values.get(&step.stage)?;
+        Some((&step.stage, value))
+    });
+    for (field, value) in fact.values.iter().chain(choices) {
         let chosen = (
             value.label.clone(),
             Value::from(value.probability_of(&value.label)),

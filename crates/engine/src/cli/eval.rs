@@ -1,7 +1,7 @@
 //! `engine eval`: a run's decisions against known labels.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -91,8 +91,30 @@ pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
             fields.join(", ")
         );
     }
-    let report = eval::evaluate(&facts, &labels, &arguments.field);
+    let selectors = answer.selections.iter().map(|selection| &*selection.stage);
+    let report = Evaluation {
+        report: eval::evaluate(&facts, &labels, &arguments.field),
+        choices: eval::evaluate_choices(&facts, &labels, selectors),
+    };
     tell(&report, arguments.json, answer.simulated)
+}
+
+/// A field's figures, and where the run has selectors what they chose of each true label.
+#[derive(Serialize)]
+struct Evaluation {
+    #[serde(flatten)]
+    report: eval::Report,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    choices: Vec<eval::ChoiceReport>,
+}
+
+impl Display for Evaluation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.report)?;
+        self.choices
+            .iter()
+            .try_for_each(|choices| write!(f, "\n{choices}"))
+    }
 }
 
 fn tell<R: Display + Serialize>(

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
-use operator::answer::CitedAnswer;
+use operator::answer::{CitedAnswer, Selection};
 use operator::fact::Status;
 use operator::run::RunUsage;
 
@@ -62,6 +62,12 @@ pub fn render(answer: &CitedAnswer, usage: &RunUsage) -> String {
             line!(out, "    ... and {hidden} more");
         }
     }
+    for selection in &answer.selections {
+        line!(out, "\n{}\n{}", selection.told(), choices(selection));
+        for line in selection.closest() {
+            line!(out, "  {line}");
+        }
+    }
     if let Some(audit) = &answer.audit {
         line!(out, "\naudit            {}", audit.text);
     }
@@ -118,6 +124,21 @@ fn render_coverage(out: &mut String, answer: &CitedAnswer) {
             );
         }
     }
+}
+
+/// Option by outcome.
+fn choices(selection: &Selection) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut rows = selection.matrix().into_iter();
+    if let Some(header) = rows.next() {
+        table.set_header(header);
+    }
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 fn render_usage(out: &mut String, answer: &CitedAnswer, usage: &RunUsage) {

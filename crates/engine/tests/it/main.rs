@@ -13,6 +13,7 @@ mod packing;
 mod plan;
 mod real_model;
 mod reference;
+mod selectors;
 mod store;
 mod summary;
 mod tiers;

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::answer::CitedAnswer;
+use crate::answer::{CitedAnswer, Selection};
 use crate::audit::AuditReport;
 use crate::fact::{Cite, Evidence, Status};
 use crate::run::RunUsage;
@@ -61,10 +61,32 @@ fn write_page(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std:
             writeln!(page, "  - {shown} of {} citations shown", claim.cites_total)?;
         }
     }
+    if !answer.selections.is_empty() {
+        writeln!(page, "\n## Choices")?;
+    }
+    for selection in &answer.selections {
+        write_selection(page, selection)?;
+    }
     if let Some(audit) = &answer.audit {
         write_audit(page, audit)?;
     }
     write_usage(page, answer, usage)
+}
+
+fn write_selection(page: &mut String, selection: &Selection) -> std::fmt::Result {
+    writeln!(page, "\n{}\n", escape(&selection.told()))?;
+    for (place, row) in selection.matrix().iter().enumerate() {
+        let cells: Vec<String> = row.iter().map(|cell| escape(cell)).collect();
+        writeln!(page, "| {} |", cells.join(" | "))?;
+        if place == 0 {
+            writeln!(page, "|---|{}", "---:|".repeat(row.len() - 1))?;
+        }
+    }
+    writeln!(page)?;
+    for line in selection.closest() {
+        writeln!(page, "- {}", escape(&line))?;
+    }
+    Ok(())
 }
 
 fn write_audit(page: &mut String, audit: &AuditReport) -> std::fmt::Result {

@@ -35,6 +35,20 @@ pub struct Step {
 }
 
 impl Step {
+    /// A step at which nobody answered.
+    pub fn bare(stage: &str, outcome: &str) -> Self {
+        Self {
+            stage: stage.to_owned(),
+            outcome: outcome.to_owned(),
+            values: BTreeMap::new(),
+            observed: None,
+            backend: None,
+            remembered: false,
+            same_as: None,
+            cost: UnitUsage::default(),
+        }
+    }
+
     /// Writes what was decided, and by whom, into a hash; not what it cost.
     pub(crate) fn encode(&self, canonical: &mut Canonical) {
         canonical.text(&self.stage).text(&self.outcome);

@@ -173,12 +173,15 @@ impl Pass<'_, '_> {
         let mut asked: Vec<Asked> = Vec::new();
         // A recording answers units, not texts: what it says of equal ones may differ.
         let mut met: Option<HashMap<FactKey, Met>> = (!round.identity.simulated).then(HashMap::new);
-        for flight in flights {
+        for mut flight in flights {
             let (unit, shown) = match show(self.plan, self.units, turn.evidence, &flight) {
                 Ok(read) => read,
                 Err(problem) => {
                     let reason = failure(problem.reason, &problem.message);
                     let (status, name) = (Status::Errored, &round.stage.name);
+                    if self.plan.is_staged() {
+                        flight.step(Step::bare(name, status.name()));
+                    }
                     self.settle(flight.end(self.plan, self.units, status, name, reason))?;
                     continue;
                 }
@@ -308,7 +311,7 @@ impl Pass<'_, '_> {
         let left = asked.into_iter().zip(done).filter(|(_, done)| !done);
         for (left, _) in left {
             for flight in std::iter::once(left.flight).chain(left.same) {
-                self.leave(flight, round, reason.clone())?;
+                self.leave(flight, round.stage, Status::NotRun, reason.clone())?;
             }
         }
         Ok(failure)
@@ -421,7 +424,7 @@ impl Pass<'_, '_> {
             (UnitOutcome::NotRun, _) => (Status::NotRun, over),
         };
         if status != Status::Errored && round.stage.pass > 0 {
-            return self.leave(flight, round, reason);
+            return self.leave(flight, round.stage, status, reason);
         }
         let mut fact = self.ended(flight, status, round, manner, reason);
         fact.clipped_bytes = read.map_or(0, |(_, shown)| shown.clipped_bytes);
@@ -486,20 +489,22 @@ impl Pass<'_, '_> {
         self.settle(flight.finish(self.plan, self.units))
     }
 
-    /// Settles a unit that was never asked because the run stopped. In a further pass what an earlier
-    /// one found stands.
-    fn leave(
+    /// Settles a unit that a stage wanted and did not get. In a further pass what an earlier one found
+    /// stands, and the path says what was not done.
+    pub(super) fn leave(
         &mut self,
-        flight: Flight,
-        round: &Round<'_>,
+        mut flight: Flight,
+        stage: &Stage,
+        status: Status,
         reason: String,
     ) -> Result<(), OperatorError> {
-        let (plan, name) = (self.plan, &round.stage.name);
-        let fact = match round.stage.pass {
-            0 => flight.end(plan, self.units, Status::NotRun, name, reason),
-            _ => flight.finish(plan, self.units),
-        };
-        self.settle(fact)
+        let (plan, units) = (self.plan, self.units);
+        if stage.pass == 0 {
+            let fact = flight.end(plan, units, status, &stage.name, reason);
+            return self.settle(fact);
+        }
+        flight.step(Step::bare(&stage.name, status.name()));
+        self.settle(flight.finish(plan, units))
     }
 
     /// The fact of a unit that was asked in vain, with what that cost.
@@ -515,14 +520,10 @@ impl Pass<'_, '_> {
         let backend = Some(round.identity.name.clone());
         if self.plan.is_staged() {
             flight.step(Step {
-                stage: name.clone(),
-                outcome: status.name().to_owned(),
-                values: Default::default(),
-                observed: None,
                 backend: backend.clone(),
-                remembered: false,
                 same_as: manner.same_as.clone(),
                 cost: manner.cost,
+                ..Step::bare(name, status.name())
             });
         }
         let mut fact = flight.end(self.plan, self.units, status, name, reason);

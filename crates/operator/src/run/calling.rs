@@ -223,14 +223,11 @@ impl<'a> Pass<'a, '_> {
             })?;
         }
         flight.step(Step {
-            stage: stage.name.clone(),
-            outcome: String::from("observed"),
-            values: Default::default(),
             observed: Some(hash),
             backend: parted.backend,
             remembered: seen.shared && parted.remembered,
-            same_as: None,
             cost: parted.cost,
+            ..Step::bare(&stage.name, "observed")
         });
         flight.show(shown);
         if flight.goes_on(self.plan, calling.place + 1) {
@@ -254,7 +251,7 @@ impl<'a> Pass<'a, '_> {
             calls => format!(", after {calls} calls"),
         };
         let reason = format!("{error} (tool {tool}{calls})");
-        flight.step(self.bare_step(stage, error.as_str()));
+        flight.step(Step::bare(&stage.name, error.as_str()));
         let status = Status::Errored;
         let fact = flight.end(self.plan, self.units, status, &stage.name, reason);
         self.settle(fact)
@@ -270,28 +267,14 @@ impl<'a> Pass<'a, '_> {
     ) -> Result<(), OperatorError> {
         let stage = calling.stage;
         if stage.pass > 0 {
-            let fact = flight.finish(self.plan, self.units);
-            return self.settle(fact);
+            return self.leave(flight, stage, status, reason);
         }
         if status == Status::Cancelled {
-            flight.step(self.bare_step(stage, status.name()));
+            flight.step(Step::bare(&stage.name, status.name()));
         }
         let reason = self.spent.over.clone().unwrap_or(reason);
         let fact = flight.end(self.plan, self.units, status, &stage.name, reason);
         self.settle(fact)
-    }
-
-    fn bare_step(&self, stage: &Stage, outcome: &str) -> Step {
-        Step {
-            stage: stage.name.clone(),
-            outcome: outcome.to_owned(),
-            values: Default::default(),
-            observed: None,
-            backend: None,
-            remembered: false,
-            same_as: None,
-            cost: UnitUsage::default(),
-        }
     }
 }
 

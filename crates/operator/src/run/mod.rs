@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{
     ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, Claim, Quarantine, count_reasons,
+    selections,
 };
 use crate::audit::AuditReport;
 use crate::breaker::{Guard, Trip};
@@ -466,6 +467,10 @@ impl<'a> Pass<'a, '_> {
             coverage: counts,
             coverage_by_reason: count_reasons(self.facts.iter()),
             claims,
+            selections: match trip {
+                Some(_) => Vec::new(),
+                None => selections(self.plan, self.facts.iter()),
+            },
             audit,
             quarantine: trip.map(Quarantine::of),
         };

@@ -9,7 +9,7 @@ use super::{Pass, causes};
 use crate::error::OperatorError;
 use crate::fact::Status;
 use crate::infer::InferError;
-use crate::plan::{Stage, StageOp};
+use crate::plan::StageOp;
 use crate::store::Store;
 
 impl Pass<'_, '_> {
@@ -24,9 +24,6 @@ impl Pass<'_, '_> {
         let mut failure = None;
         let mut pass = 0;
         for (place, stage) in plan.stages.iter().enumerate() {
-            if failure.is_some() || self.options.cancel.is_cancelled() {
-                break;
-            }
             flights.sort_unstable_by_key(Flight::ordinal);
             if stage.pass != pass {
                 pass = stage.pass;
@@ -40,6 +37,12 @@ impl Pass<'_, '_> {
             let began = self.begin_rung();
             let taken = due.len() as u64;
             match &stage.op {
+                _ if failure.is_some() || self.options.cancel.is_cancelled() => {
+                    let reason = self.stopped(failure.as_ref(), backends);
+                    for flight in due {
+                        self.leave(flight, stage, Status::NotRun, reason.clone())?;
+                    }
+                }
                 StageOp::Select(_) | StageOp::Map(_) => {
                     let asked = self.ask_stage(place, due, backends, store)?;
                     flights.extend(asked.onward);
@@ -53,19 +56,26 @@ impl Pass<'_, '_> {
             }
             self.end_rung(stage, taken, &began);
         }
-        let over = self.spent.over.clone();
-        let reason = match &failure {
-            Some(error) if backends.guard.trip().is_none() => causes(error),
-            _ => over.unwrap_or_else(|| String::from("cancelled")),
-        };
         flights.sort_unstable_by_key(Flight::ordinal);
         for flight in flights {
-            self.stop(flight, &reason)?;
+            self.settle(flight.finish(plan, self.units))?;
         }
         Ok(failure)
     }
 
-    /// Lets the first units that a pass's stages take into it, and settles the others.
+    /// Why nothing more is asked.
+    fn stopped(&self, failure: Option<&InferError>, backends: &Backends<'_>) -> String {
+        match failure {
+            Some(error) if backends.guard.trip().is_none() => causes(error),
+            _ => match &self.spent.over {
+                Some(over) => over.clone(),
+                None => String::from("cancelled"),
+            },
+        }
+    }
+
+    /// Lets the first units that a pass's stages take into it; of the others those wait that a later pass
+    /// takes as they stand, and the rest is settled.
     fn admit(
         &mut self,
         flights: Vec<Flight>,
@@ -74,36 +84,25 @@ impl Pass<'_, '_> {
     ) -> Result<Vec<Flight>, OperatorError> {
         let plan = self.plan;
         let mut room = plan.passes[pass - 1].units_max;
-        let mut admitted = Vec::new();
+        let stages = &plan.stages;
+        let later = stages.partition_point(|stage| stage.pass <= pass);
+        let mut onward = Vec::new();
         for mut flight in flights {
             let mut there = flight.clone();
             there.admit(pass);
-            let wanted = plan.stages[place..]
+            let wanted = stages[place..later]
                 .iter()
                 .any(|stage| there.is_due(plan, stage));
             if wanted && room > 0 {
                 room -= 1;
                 flight.admit(pass);
-                admitted.push(flight);
+                onward.push(flight);
+            } else if flight.goes_on(plan, later) {
+                onward.push(flight);
             } else {
                 self.settle(flight.finish(plan, self.units))?;
             }
         }
-        Ok(admitted)
-    }
-
-    /// Settles a unit that the run stopped before its next stage. In the first pass it is not run:
-    /// the plan wanted more than was done. In a further one its earlier result stands.
-    pub(super) fn stop(&mut self, flight: Flight, reason: &str) -> Result<(), OperatorError> {
-        let plan = self.plan;
-        let next = |stage: &&Stage| stage.pass == 0 && flight.is_due(plan, stage);
-        let fact = match plan.stages.iter().find(next) {
-            Some(stage) => {
-                let (status, reason) = (Status::NotRun, reason.to_owned());
-                flight.end(plan, self.units, status, &stage.name, reason)
-            }
-            None => flight.finish(plan, self.units),
-        };
-        self.settle(fact)
+        Ok(onward)
     }
 }

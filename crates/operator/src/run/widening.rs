@@ -57,7 +57,7 @@ impl Pass<'_, '_> {
                         _ => String::new(),
                     };
                     if plan.is_staged() {
-                        flight.step(skipped(&stage.name));
+                        flight.step(Step::bare(&stage.name, NO_NEIGHBOUR));
                     }
                     if lacking.is_empty() {
                         onward.push(flight);
@@ -78,18 +78,5 @@ fn asks_the_same(stage: &Stage) -> bool {
     match &stage.op {
         StageOp::Map(map) => map.rubric.is_none() && !map.larger,
         StageOp::Select(_) | StageOp::Tool(_) => false,
-    }
-}
-
-fn skipped(stage: &str) -> Step {
-    Step {
-        stage: stage.to_owned(),
-        outcome: NO_NEIGHBOUR.to_owned(),
-        values: Default::default(),
-        observed: None,
-        backend: None,
-        remembered: false,
-        same_as: None,
-        cost: Default::default(),
     }
 }

@@ -28,7 +28,7 @@ const OF_MODELS: [&str; 7] = [
 ];
 
 /// What a tool's failure may be.
-const OF_TOOLS: [&str; 7] = [
+pub(super) const OF_TOOLS: [&str; 7] = [
     "denied",
     "too_large",
     "timed_out",
@@ -98,22 +98,30 @@ fn check_fact(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
             None => problems.push(format!("ended at {}, no prefilter of the plan", fact.stage)),
             Some(filter) => check_filtered(fact, filter, problems),
         }
-    } else if fact.stage == MAP {
-        check_mapped(plan, fact, problems);
+    } else if fact.stage == MAP || plan.stage(&fact.stage).is_some() {
+        // Where there are stages, what is answered follows from the path.
+        if !plan.is_staged()
+            || !matches!(
+                fact.status,
+                Status::Excluded | Status::Decided | Status::Abstained
+            )
+        {
+            check_mapped(plan, fact, problems);
+        }
     } else if fact.stage == PARTITION {
         check_unreadable(fact, problems);
     } else if fact.stage == AUDIT_STAGE {
         check_put_back(subject, fact, problems);
     } else if fact.stage == group::STAGE {
         check_skipped(plan, fact, problems);
-    } else if plan.stage(&fact.stage).is_some() {
-        check_mapped(plan, fact, problems);
     } else {
         problems.push(format!("ended at stage {:?}, which is none", fact.stage));
     }
     if lacks_relation(plan, fact) {
         check_lacking(plan, fact, problems);
-    } else if matches!(fact.status, Status::Decided | Status::Abstained) {
+    } else if fact.status == Status::Decided
+        || (fact.status == Status::Abstained && !plan.is_staged())
+    {
         let wanted: BTreeSet<&String> = plan.fields.iter().map(|field| &field.name).collect();
         let found: BTreeSet<&String> = fact.values.keys().collect();
         let partly = fact.stage == AUDIT_STAGE && found.is_subset(&wanted);
@@ -122,7 +130,7 @@ fn check_fact(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
                 "has values of {found:?}, the plan asks for {wanted:?}"
             ));
         }
-    } else if !fact.values.is_empty() {
+    } else if !fact.values.is_empty() && fact.status != Status::Abstained {
         problems.push(format!("is {} and has values", fact.status));
     }
 }
@@ -182,6 +190,16 @@ fn check_columns(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
 fn check_asked(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
     let backend = &subject.answer.backend;
     let asked = fact.backend.is_some();
+    if fact.simulated != (asked && backend.simulated) {
+        problems.push(format!(
+            "says simulated {}, the answer's backend {}",
+            fact.simulated, backend.simulated
+        ));
+    }
+    if subject.plan.is_staged() {
+        // Each step says who answered and at what cost.
+        return;
+    }
     if fact
         .backend
         .as_ref()
@@ -191,12 +209,6 @@ fn check_asked(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
         problems.push(format!(
             "was answered by {:?}, the answer by {name}",
             fact.backend
-        ));
-    }
-    if fact.simulated != (asked && backend.simulated) {
-        problems.push(format!(
-            "says simulated {}, the answer's backend {}",
-            fact.simulated, backend.simulated
         ));
     }
     let none = UnitUsage::default();
@@ -354,7 +366,8 @@ fn check_mapped(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
                     problems.extend(check_value(field, value));
                 }
             }
-            let doubt = plan.fields.iter().find_map(|field| doubt(field, fact));
+            let mut fields = plan.fields.iter();
+            let doubt = fields.find_map(|field| doubt_in(field, fact.values.get(&field.name)?));
             let right = match doubt {
                 Some(_) => Status::Abstained,
                 None => Status::Decided,
@@ -393,8 +406,7 @@ fn check_mapped(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
 }
 
 /// Why a value is too uncertain to count; none where it counts.
-fn doubt(field: &Field, fact: &Fact) -> Option<String> {
-    let value = fact.values.get(&field.name)?;
+pub(super) fn doubt_in(field: &Field, value: &FieldValue) -> Option<String> {
     let thresholds = [
         ("label mass", value.label_mass_ppm, field.label_mass_min_ppm),
         ("margin", value.margin_ppm, field.abstain_below_margin_ppm),
@@ -409,9 +421,26 @@ fn doubt(field: &Field, fact: &Fact) -> Option<String> {
     ))
 }
 
-/// A judged value is a whole distribution over the field's labels, its best label first.
-fn check_value(field: &Field, value: &FieldValue) -> Option<String> {
+/// A judged value is a whole distribution over the field's labels, with a reason where one is asked.
+pub(super) fn check_value(field: &Field, value: &FieldValue) -> Option<String> {
     let name = &field.name;
+    let known = field.labels.iter().map(|label| label.name.as_str());
+    if let Some(problem) = check_distribution(name, known.collect(), value) {
+        return Some(problem);
+    }
+    let fits = match &value.reason_code {
+        None => field.reasons.is_empty(),
+        Some(code) => field.reasons.iter().any(|reason| reason.name == *code),
+    };
+    (!fits).then(|| format!("its reason code of {name} is not one of the plan's"))
+}
+
+/// A whole distribution over labels, its best label first.
+pub(super) fn check_distribution(
+    name: &str,
+    known: BTreeSet<&str>,
+    value: &FieldValue,
+) -> Option<String> {
     let (Some(best), Some(margin), Some(mass)) = (
         value.probability_ppm,
         value.margin_ppm,
@@ -419,11 +448,6 @@ fn check_value(field: &Field, value: &FieldValue) -> Option<String> {
     ) else {
         return Some(format!("has no probability of {name}"));
     };
-    let known: BTreeSet<&str> = field
-        .labels
-        .iter()
-        .map(|label| label.name.as_str())
-        .collect();
     let mut others = value.alternatives.clone();
     others.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let mut named: Vec<&str> = others.iter().map(|(label, _)| label.as_str()).collect();
@@ -440,9 +464,5 @@ fn check_value(field: &Field, value: &FieldValue) -> Option<String> {
             "its probabilities of {name} are no distribution with that margin"
         ));
     }
-    let fits = match &value.reason_code {
-        None => field.reasons.is_empty(),
-        Some(code) => field.reasons.iter().any(|reason| reason.name == *code),
-    };
-    (!fits).then(|| format!("its reason code of {name} is not one of the plan's"))
+    None
 }

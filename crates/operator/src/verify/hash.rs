@@ -271,6 +271,10 @@ pub(super) fn answer(answer: &CitedAnswer) -> ContentHash {
             }
         }
     }
+    if !answer.selections.is_empty() {
+        let selections = serde_json::to_value(&answer.selections).unwrap_or_default();
+        text.text("selections").value(&selections);
+    }
     if let Some(audit) = &answer.audit {
         text.text("audit").value(&audit.content());
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! facts.rs, units.rs, sources.rs, fields.rs,
 //!   arranged.rs                      every fact, against the plan and its record or records
+//! path.rs, steps.rs, answerers.rs    every unit's way through the stages
 //! shape.rs, states.rs, derive.rs     every node, described again from the facts below it
 //! spec.rs, hash.rs                   every hash, from its documented encoding
 //! nodes.rs                           the recorded tree against the derived one
@@ -10,6 +11,7 @@
 //!   wording.rs, claims.rs            every claim, from all facts at once
 //! observations.rs                    what tools answered, against the facts that rest on it
 //! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
+//! selections.rs                      what selectors chose and what came of it
 //! audit.rs, quarantine.rs            what a sample proves; what an open breaker leaves
 //! answer.rs                          coverage and the head of the answer
 //! witness.rs, directory.rs           the two forms in which a fold is kept
@@ -25,6 +27,7 @@
 //! bytes it was not shown; everything else has to follow from what it did decide.
 
 mod answer;
+mod answerers;
 mod arranged;
 mod audit;
 mod claims;
@@ -40,13 +43,16 @@ mod hash;
 mod lineage;
 mod nodes;
 mod observations;
+mod path;
 mod prose;
 mod quarantine;
 mod read;
+mod selections;
 mod shape;
 mod sources;
 mod spec;
 mod states;
+mod steps;
 mod summaries;
 mod units;
 mod witness;
@@ -227,6 +233,7 @@ pub fn verify(subject: Subject<'_>, sources: &Sources) -> Report {
 /// As `verify`, into a report that has more in it.
 fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derived {
     facts::check(subject, report);
+    path::check(subject, report);
     sources::check(subject, sources, report);
     let leaves = shape::arrange(subject.plan, subject.facts);
     let (claims, counted) = claims::derive(subject.plan, &leaves).into_iter().unzip();
@@ -242,6 +249,7 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
         let counts = derive::tally(subject.facts.iter());
         summaries::check(subject, &derived, counts, report);
     }
+    selections::check(subject, report);
     audit::check(subject, sources, report);
     answer::check(subject, &derived.nodes, sources, report);
     derived

@@ -12,11 +12,14 @@ use crate::nearest::suggest;
 use crate::plan::file::Share;
 use crate::plan::stage_file::{ConditionFile, OptionFile, PassFile, StageFile};
 use crate::plan::{
-    Budget, Condition, Field, Granularity, Input, Label, MAP_STAGE, MapStage, PassSpec, Select,
-    SelectOption, Stage, StageOp, Then, Unclear, UnitPlan,
+    AUDIT_STAGE, Budget, Condition, Field, Granularity, Input, Label, MAP_STAGE, MapStage,
+    PassSpec, Select, SelectOption, Stage, StageOp, Then, Unclear, UnitPlan,
 };
 
 const OPTIONS_MAX: usize = 16;
+
+/// Where facts may end that is no stage of a plan.
+const RESERVED: [&str; 3] = ["partition", crate::group::STAGE, AUDIT_STAGE];
 
 /// The keys that each operator may have beside `name`, `op`, `pass` and `when`.
 const OPERATORS: [(&str, &[&str]); 3] = [
@@ -132,6 +135,10 @@ fn stage(spanned: &Spanned<StageFile>, scope: &Scope<'_>) -> Result<Stage, Fault
     let file = spanned.get_ref();
     let name = &file.name;
     plain_name("stage", name).map_err(|problem| (spanned.span(), problem))?;
+    if RESERVED.contains(&name.as_str()) {
+        let problem = format!("stage name {name:?} is reserved; choose another");
+        return Err((spanned.span(), problem));
+    }
     if scope.fields.iter().any(|field| field.name == *name) {
         let problem = format!("stage {name:?} has the name of a field; choose another");
         return Err((spanned.span(), problem));

@@ -206,7 +206,7 @@ fn invariant_3_a_selectors_output_is_a_typed_choice_from_an_allowlisted_catalogu
     let partition = units(&plan, &tool_stages::issues());
     let mut script = Script::with((1..10).map(|number| (number, Act::Misshapen)));
     let spec = plan.tools[0].clone();
-    let allowed = Capability::grant(&spec, &[spec.name.clone()]);
+    let allowed = Capability::grant(&spec, std::slice::from_ref(&spec.name));
     assert!(allowed.is_ok());
     let plain = Plan::parse(&without_tool(&plan.text), "plan.toml").unwrap();
     let (outcome, _) = run_with(&plain, &partition, &mut script, Setup::default()).unwrap();

@@ -58,6 +58,7 @@ pub fn made(plan: &Plan, facts: &[Fact]) -> (Vec<NodeRecord>, CitedAnswer) {
         coverage: reduction.counts,
         coverage_by_reason: count_reasons(&facts),
         claims: reduction.claims,
+        selections: operator::answer::selections(plan, facts),
         audit: None,
         quarantine: None,
     };
