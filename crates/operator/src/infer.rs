@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::ops::AddAssign;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -65,22 +66,44 @@ impl Labels {
 
 /// Tells a running job to stop; may be set from another thread.
 #[derive(Debug, Default)]
-pub struct CancelFlag(AtomicBool);
+pub struct CancelFlag(Arc<Flag>);
+
+#[derive(Debug, Default)]
+struct Flag {
+    set: AtomicBool,
+    /// Set where the whole is stopped of which this is a part.
+    above: Option<Arc<Flag>>,
+}
+
+impl Flag {
+    fn is_set(&self) -> bool {
+        let above = self.above.as_ref();
+        self.set.load(Ordering::Acquire) || above.is_some_and(|above| above.is_set())
+    }
+}
 
 impl CancelFlag {
     /// A flag that is not set.
-    pub const fn new() -> Self {
-        Self(AtomicBool::new(false))
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A flag for a part of the work: it is set with this one, and can be set alone.
+    pub fn part(&self) -> Self {
+        Self(Arc::new(Flag {
+            set: AtomicBool::new(false),
+            above: Some(Arc::clone(&self.0)),
+        }))
     }
 
     /// Sets the flag for ever.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.set.store(true, Ordering::Release);
     }
 
     /// Whether the flag is set.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.is_set()
     }
 }
 

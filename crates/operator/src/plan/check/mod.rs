@@ -4,6 +4,7 @@ mod audit;
 mod canary;
 mod column;
 mod compound;
+mod control;
 mod effect;
 mod field;
 mod index;
@@ -24,7 +25,7 @@ use toml::Spanned;
 
 use super::file::{FoldFile, PlanFile};
 use super::locate::plan_error;
-use super::{EVIDENCE_FIELD, FoldSettings, Granularity, ID_KEY, PLAN_VERSION, Plan, Reduce};
+use super::{Control, EVIDENCE_FIELD, FoldSettings, Granularity, ID_KEY, PLAN_VERSION, Plan, Reduce};
 use crate::error::OperatorError;
 use names::Names;
 
@@ -107,6 +108,10 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     };
     let effects = all(&file.effect, |file| effect::effect(file, &fields))?;
     unique("effect", names_of(&file.effect, |effect| &effect.name))?;
+    let control = match &file.control {
+        Some(control) => control::control(control, &reduces, &file)?,
+        None => Control::default(),
+    };
     Ok(Plan {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -128,6 +133,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         canary,
         audit,
         effects,
+        control,
         budget: file.budget,
     })
 }
