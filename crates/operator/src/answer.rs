@@ -8,7 +8,7 @@ mod page;
 mod wording;
 
 pub use page::render_page;
-pub(crate) use wording::{fill, gap};
+pub(crate) use wording::{fill, gap, gap_by_rule};
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -25,6 +25,7 @@ use crate::fold::Hashes;
 use crate::id::{ContentHash, UnitId};
 use crate::ops::prefilter::shared_reason;
 use crate::ops::{Partition, Unit};
+use crate::stopping::StopReport;
 use crate::text;
 
 /// Version of `answer.json`.
@@ -117,7 +118,8 @@ pub struct CitedAnswer {
     pub backend: AnswerBackend,
     /// True when answers were replayed or scripted; such an answer proves nothing about a model.
     pub simulated: bool,
-    /// True when no unit errored, was cancelled or was left unasked.
+    /// True when no unit errored, was cancelled or was left unasked; where the plan declares stopping
+    /// rules, when everything is there that the claims promise under them.
     pub complete: bool,
     /// Hash of the answer.
     pub result_hash: ContentHash,
@@ -129,6 +131,9 @@ pub struct CitedAnswer {
     pub coverage_by_reason: Vec<ReasonCount>,
     /// The statements, in plan order.
     pub claims: Vec<Claim>,
+    /// How far the run went, where the plan lets it stop early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopReport>,
     /// What was found in a sample of what had not been; absent where the plan asks for no audit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditReport>,
@@ -183,6 +188,9 @@ impl CitedAnswer {
                 encode_cite(&mut canonical, cite);
             }
         }
+        if let Some(stop) = &self.stop {
+            stop.encode(&mut canonical);
+        }
         if let Some(audit) = &self.audit {
             canonical.text("audit").value(&audit.content());
         }
@@ -218,7 +226,11 @@ impl CitedAnswer {
                 self.coverage.units
             ));
         }
-        if self.complete != self.coverage.complete() {
+        let complete = self
+            .stop
+            .as_ref()
+            .map_or_else(|| self.coverage.complete(), |stop| stop.complete);
+        if self.complete != complete {
             problems.push(format!(
                 "complete is {}, the counts say otherwise",
                 self.complete

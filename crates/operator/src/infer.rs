@@ -64,8 +64,8 @@ impl Labels {
     }
 }
 
-/// Tells a running job to stop; may be set from another thread.
-#[derive(Debug, Default)]
+/// Tells a running job to stop; may be set from another thread. A clone is the same flag.
+#[derive(Debug, Clone, Default)]
 pub struct CancelFlag(Arc<Flag>);
 
 #[derive(Debug, Default)]

@@ -53,6 +53,7 @@ pub mod replay;
 pub mod run;
 pub mod run_directory;
 pub mod selfcheck;
+pub mod stopping;
 pub mod store;
 pub mod survey;
 pub mod text;

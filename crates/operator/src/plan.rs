@@ -20,8 +20,8 @@
 //! ```
 
 mod audit;
-mod canary;
 mod budget;
+mod canary;
 mod check;
 mod control;
 pub mod effect;

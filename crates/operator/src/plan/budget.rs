@@ -40,14 +40,22 @@ pub struct Price {
     /// A million prompt tokens whose keys and values are reused.
     #[serde(default)]
     pub cached_per_million_micros: u64,
+    /// A million tokens that are generated.
+    #[serde(default)]
+    pub generated_per_million_micros: u64,
 }
 
 impl Price {
     /// What so many tokens cost, rounded up to a whole millionth.
-    pub fn of(&self, computed_tokens: u64, cached_tokens: u64) -> u64 {
-        let computed = u128::from(computed_tokens) * u128::from(self.prompt_per_million_micros);
-        let cached = u128::from(cached_tokens) * u128::from(self.cached_per_million_micros);
-        let micros = (computed + cached).div_ceil(u128::from(PPM));
+    pub fn of(&self, computed_tokens: u64, cached_tokens: u64, generated_tokens: u64) -> u64 {
+        let cost = |tokens: u64, per_million: u64| u128::from(tokens) * u128::from(per_million);
+        let parts = [
+            cost(computed_tokens, self.prompt_per_million_micros),
+            cost(cached_tokens, self.cached_per_million_micros),
+            cost(generated_tokens, self.generated_per_million_micros),
+        ];
+        let sum = parts.into_iter().fold(0_u128, u128::saturating_add);
+        let micros = sum.div_ceil(u128::from(PPM));
         u64::try_from(micros).unwrap_or(u64::MAX)
     }
 }
@@ -91,15 +99,17 @@ mod tests {
         let price = Price {
             prompt_per_million_micros: 150_000,
             cached_per_million_micros: 75_000,
+            generated_per_million_micros: 600_000,
         };
-        assert_eq!(price.of(0, 0), 0);
-        assert_eq!(price.of(1, 0), 1);
-        assert_eq!(price.of(1_000_000, 2_000_000), 300_000);
-        assert_eq!(price.of(100, 100), 23);
+        assert_eq!(price.of(0, 0, 0), 0);
+        assert_eq!(price.of(1, 0, 0), 1);
+        assert_eq!(price.of(1_000_000, 2_000_000, 0), 300_000);
+        assert_eq!(price.of(100, 100, 1), 24);
         let dear = Price {
             prompt_per_million_micros: u64::MAX,
             cached_per_million_micros: u64::MAX,
+            generated_per_million_micros: u64::MAX,
         };
-        assert_eq!(dear.of(u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(dear.of(u64::MAX, u64::MAX, u64::MAX), u64::MAX);
     }
 }

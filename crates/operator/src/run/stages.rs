@@ -23,10 +23,10 @@ impl Pass<'_, '_> {
         let mut failure = None;
         let mut pass = 0;
         for (place, stage) in plan.stages.iter().enumerate() {
-            if failure.is_some() || self.options.cancel.is_cancelled() {
+            if failure.is_some() || self.job_cancel().is_cancelled() {
                 break;
             }
-            flights.sort_unstable_by_key(Flight::ordinal);
+            self.sort(&mut flights);
             if stage.pass != pass {
                 pass = stage.pass;
                 self.spent.begin_pass();
@@ -48,16 +48,25 @@ impl Pass<'_, '_> {
             }
             self.end_rung(stage, taken, &began);
         }
-        let over = self.spent.over.clone();
-        let reason = match &failure {
-            Some(error) if backends.guard.trip().is_none() => causes(error),
-            _ => over.unwrap_or_else(|| String::from("cancelled")),
-        };
-        flights.sort_unstable_by_key(Flight::ordinal);
+        let reason = self.why_stopped(failure.as_ref(), backends);
+        self.sort(&mut flights);
         for flight in flights {
             self.stop(flight, &reason)?;
         }
         Ok(failure)
+    }
+
+    /// Why nothing more is asked.
+    pub(super) fn why_stopped(
+        &self,
+        failure: Option<&InferError>,
+        backends: &Backends<'_>,
+    ) -> String {
+        let over = self.spent.over.clone();
+        match failure {
+            Some(error) if backends.guard.trip().is_none() => causes(error),
+            _ => over.unwrap_or_else(|| String::from("cancelled")),
+        }
     }
 
     /// Lets the first units that a pass's stages take into it, and settles the others.

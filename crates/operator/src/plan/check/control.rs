@@ -13,6 +13,7 @@ use crate::plan::{Contract, Control, Measure, Operation, Reduce, Rule, StopRule}
 
 const ATTEMPTS_MAX: u32 = 16;
 const LOOKS_MAX: usize = 64;
+const RULES_MAX: usize = 64;
 
 /// Each rule with the keys that it must have.
 const RULES: [(&str, &[&str]); 4] = [
@@ -47,6 +48,10 @@ pub(super) fn control(
             return Err((spanned.span(), problem));
         }
         stop.push(rule);
+    }
+    if let Some(further) = file.stop.get(RULES_MAX) {
+        let problem = format!("stop: a plan has at most {RULES_MAX} rules; remove some");
+        return Err((further.span(), problem));
     }
     if !stop.is_empty() {
         whole(plan, reduces, &stop)?;
@@ -87,9 +92,8 @@ fn whole(plan: &PlanFile, reduces: &[Reduce], stop: &[StopRule]) -> Result<(), F
     ];
     for (span, table, does) in others {
         if let Some(span) = span {
-            let problem = format!(
-                "{table} {does}, and the run stops by {rules}; remove one of the two"
-            );
+            let problem =
+                format!("{table} {does}, and the run stops by {rules}; remove one of the two");
             return Err((span, problem));
         }
     }
@@ -152,9 +156,9 @@ fn fits(kind: &str, reduce: &Reduce) -> Result<(), &'static str> {
             ),
         },
         ("confidence", Operation::Count) if !reduce.filter.labels.is_empty() => Ok(()),
-        ("confidence", Operation::Count) => {
-            Err("without a label in its where has no share to estimate; add where = { FIELD = LABEL }")
-        }
+        ("confidence", Operation::Count) => Err(
+            "without a label in its where has no share to estimate; add where = { FIELD = LABEL }",
+        ),
         ("threshold", _) => Err("has no number that could be \"at least\"; the rule is for count"),
         ("examples", _) => Err("names no units as examples; the rule is for set without a field"),
         ("top_k", _) => Err("ranks no units; the rule is for top_k by a column"),
@@ -178,10 +182,8 @@ fn build(file: &StopFile, what: &str) -> Result<Rule, Fault> {
     else {
         return Ok(Rule::TopK);
     };
-    let (half_width_ppm, alpha_ppm) = (
-        open("half_width", half, what)?,
-        open("alpha", alpha, what)?,
-    );
+    let (half_width_ppm, alpha_ppm) =
+        (open("half_width", half, what)?, open("alpha", alpha, what)?);
     let sizes = looks.get_ref();
     let ascend = sizes.windows(2).all(|pair| pair[0] < pair[1]);
     if sizes.is_empty() || sizes.len() > LOOKS_MAX || !ascend || sizes[0] == 0 {
@@ -192,7 +194,10 @@ fn build(file: &StopFile, what: &str) -> Result<Rule, Fault> {
     }
     // Each look has its share of alpha, half of it on either side.
     if u64::from(alpha_ppm) < 2 * sizes.len() as u64 {
-        let problem = format!("{what}: alpha is too small to be shared by {} looks", sizes.len());
+        let problem = format!(
+            "{what}: alpha is too small to be shared by {} looks",
+            sizes.len()
+        );
         return Err((alpha.span(), problem));
     }
     Ok(Rule::Confidence {

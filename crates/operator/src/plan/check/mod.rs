@@ -25,7 +25,9 @@ use toml::Spanned;
 
 use super::file::{FoldFile, PlanFile};
 use super::locate::plan_error;
-use super::{Control, EVIDENCE_FIELD, FoldSettings, Granularity, ID_KEY, PLAN_VERSION, Plan, Reduce};
+use super::{
+    Control, EVIDENCE_FIELD, FoldSettings, Granularity, ID_KEY, PLAN_VERSION, Plan, Reduce,
+};
 use crate::error::OperatorError;
 use names::Names;
 
