@@ -33,8 +33,6 @@ pub struct RuleReport {
     pub reduce: String,
     /// The rule's kind.
     pub rule: String,
-    /// Whether no unit that was left out can matter to it.
-    pub met: bool,
     /// What is known of a share; only of rule `confidence`, from its first look on.
     pub interval: Option<Interval>,
 }
@@ -69,7 +67,7 @@ impl StopReport {
         };
         canonical.list(self.rules.len());
         for rule in &self.rules {
-            canonical.text(&rule.reduce).text(&rule.rule).bool(rule.met);
+            canonical.text(&rule.reduce).text(&rule.rule);
             match &rule.interval {
                 Some(interval) => canonical
                     .some()
@@ -133,7 +131,7 @@ pub(crate) fn conclude(
     let mut stopped_after = None;
     for (after, (turn, seen)) in (0_u64..).zip(&turns) {
         if rules.met(turn) {
-            stopped_after = Some((after, turn));
+            stopped_after = Some(after);
             break;
         }
         rules.observe(seen);
@@ -144,13 +142,12 @@ pub(crate) fn conclude(
         Some(_) => !(ranks && unanswered),
         None => !unanswered,
     };
-    let stopped_after_units = stopped_after.map(|(after, _)| after);
     Ok(Some(StopReport {
         population,
-        stopped_after: stopped_after_units,
-        rules: rules.report(stopped_after.map(|(_, turn)| turn)),
+        stopped_after,
+        rules: rules.report(),
         complete,
-        text: text(plan, population, stopped_after_units, complete),
+        text: text(plan, population, stopped_after, complete),
     }))
 }
 

@@ -196,15 +196,14 @@ impl<'p> Rules<'p> {
         looks.min()
     }
 
-    /// What each rule has come to; `next` is the turn of the first unit that was left out.
-    pub(crate) fn report(&self, next: Option<&Turn>) -> Vec<RuleReport> {
+    /// What each rule has come to.
+    pub(crate) fn report(&self) -> Vec<RuleReport> {
         let rules = self.plan.control.stop.iter();
         rules
             .zip(&self.states)
             .map(|(rule, state)| RuleReport {
                 reduce: rule.reduce.clone(),
                 rule: rule.rule.as_str().to_owned(),
-                met: next.is_some_and(|next| state.met(next)),
                 interval: match state {
                     State::Share(share) => share.interval.clone(),
                     _ => None,

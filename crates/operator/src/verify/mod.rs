@@ -9,6 +9,7 @@
 //! conclusions.rs, compound.rs,
 //!   wording.rs, claims.rs            every claim, from all facts at once
 //! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
+//! stopping.rs                        where a run may have stopped early, and what it may then claim
 //! audit.rs, quarantine.rs            what a sample proves; what an open breaker leaves
 //! answer.rs                          coverage and the head of the answer
 //! witness.rs, directory.rs           the two forms in which a fold is kept
@@ -45,6 +46,7 @@ mod shape;
 mod sources;
 mod spec;
 mod states;
+mod stopping;
 mod summaries;
 mod units;
 mod witness;
@@ -227,7 +229,10 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
     facts::check(subject, report);
     sources::check(subject, sources, report);
     let leaves = shape::arrange(subject.plan, subject.facts);
-    let (claims, counted) = claims::derive(subject.plan, &leaves).into_iter().unzip();
+    let stop = stopping::derive(subject);
+    let (claims, counted) = claims::derive(subject.plan, &leaves, stop.as_ref())
+        .into_iter()
+        .unzip();
     let derived = Derived {
         nodes: derive::nodes(subject.plan, &leaves),
         claims,
@@ -240,8 +245,10 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
         let counts = derive::tally(subject.facts.iter());
         summaries::check(subject, &derived, counts, report);
     }
+    stopping::check(subject, stop.as_ref(), report);
     audit::check(subject, sources, report);
-    answer::check(subject, &derived.nodes, sources, report);
+    let complete = stop.map(|stop| stop.complete);
+    answer::check(subject, &derived.nodes, complete, sources, report);
     derived
 }
 
