@@ -49,6 +49,7 @@ fn main() -> Result<()> {
         clock: &|| 0,
         cancel: &cancel,
         larger: None,
+        tools: None,
     };
     let first = run(
         &plan,

@@ -132,6 +132,7 @@ fn ask(
         clock: &|| 0,
         cancel: &CancelFlag::new(),
         larger: None,
+        tools: None,
     };
     let outcome = run(&plan, parts, &mut recorder, None, options, &mut (), None)?;
     Ok(Said {

@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         clock: &|| 0,
         cancel: &cancel,
         larger: None,
+        tools: None,
     };
     let outcome = run(&plan, units, &mut infer, None, options, &mut (), None)?;
     for claim in &outcome.answer.claims {

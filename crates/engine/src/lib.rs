@@ -13,6 +13,7 @@
 //! | [`tools`] | carries out the tools that a plan declares: files, SQL, HTTP, processes, MCP servers |
 //! | [`local`] | opens a model by name or path and joins the pieces |
 //! | [`effects`] | does what a verified run comes to, on trackers of files and over HTTP |
+//! | [`serve`] | the server: a kernel thread that owns the model, and an HTTP front |
 //! | [`mod@bench`] | measures prefix reuse against its controls; knows the runner and texts, not the operator |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -27,5 +28,6 @@ pub mod model;
 pub mod models;
 pub mod prompt;
 pub mod runner;
+pub mod serve;
 pub mod tokenizer;
 pub mod tools;

@@ -32,6 +32,7 @@ fn main() -> Result<(), OperatorError> {
         clock: &|| 0,
         cancel: &cancel,
         larger: None,
+        tools: None,
     };
     let outcome = run(&plan, partition, &mut replay, None, options, &mut (), None)?;
     println!("{}", answer::render_page(&outcome.answer, &outcome.usage));

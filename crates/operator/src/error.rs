@@ -16,6 +16,18 @@ pub enum OperatorError {
         /// The stage.
         stage: String,
     },
+    /// A stage calls a tool that the command line does not allow.
+    #[error(
+        "stage {stage:?} calls the tool {tool:?}, which {reach}; pass --allow {tool} to allow it"
+    )]
+    ToolNotAllowed {
+        /// The stage.
+        stage: String,
+        /// The tool.
+        tool: String,
+        /// What it reaches.
+        reach: String,
+    },
     /// No record can be put in order.
     #[error(
         "{path}: no record has a date or a whole number in {field:?}, by which the plan's [group] orders \

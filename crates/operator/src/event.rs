@@ -13,6 +13,7 @@ use crate::fact::Status;
 use crate::fold::{FoldWork, Hashes};
 use crate::id::{ContentHash, UnitId};
 use crate::index::IndexReport;
+use crate::tool::ToolUsage;
 
 /// Version of the line format.
 pub const EVENT_VERSION: u32 = 1;
@@ -39,6 +40,34 @@ pub enum Event {
         /// What it took and gave.
         #[serde(flatten)]
         report: IndexReport,
+    },
+    /// A tool is about to be called.
+    ToolStarted {
+        /// Name of the stage.
+        stage: String,
+        /// Name of the tool.
+        tool: String,
+        /// Requests, identical ones counted each.
+        requests: u64,
+    },
+    /// Every request of a tool stage has its outcome.
+    ToolDone {
+        /// Name of the stage.
+        stage: String,
+        /// What they came to.
+        #[serde(flatten)]
+        usage: ToolUsage,
+    },
+    /// Long answers of a tool were cut into parts, and all parts were read.
+    PartsDone {
+        /// Name of the stage.
+        stage: String,
+        /// Answers that were cut.
+        answers: u64,
+        /// Their parts.
+        parts: u64,
+        /// Parts that were kept.
+        kept: u64,
     },
     /// Every predicate was evaluated.
     PrefilterDone {

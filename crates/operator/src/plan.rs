@@ -60,7 +60,7 @@ pub use operation::{
 };
 
 pub use stage::{
-    Condition, MAP_STAGE, MapStage, PassSpec, Select, SelectOption, Stage, StageOp, Then,
+    Condition, MAP_STAGE, MapStage, PassSpec, Select, SelectOption, Split, Stage, StageOp, Then,
     ToolStage, Turn, Unclear, WIDENED_STAGE,
 };
 

@@ -7,6 +7,7 @@
 //! nodes.jsonl     one row per node of the fold, parents before children
 //! answer.json     the answer                    answer.md   the same for people
 //! usage.json      tokens and time
+//! observations.jsonl  only where stages call tools: what they answered
 //! quarantine.json only where a breaker opened: why nothing of the run may be taken for a fact
 //! ```
 //!
@@ -14,8 +15,10 @@
 //! Must not know how facts come about.
 
 mod nodes;
+mod observations;
 mod replace;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -37,6 +40,7 @@ use crate::run::RunUsage;
 use replace::{hash_file, list_file, replace_with};
 
 pub use nodes::{NodeDraft, NodeRow};
+pub use observations::{ObservationRow, PartRow};
 pub use replace::replace;
 
 /// Version of `manifest.json`.
@@ -47,6 +51,7 @@ const FACTS: &str = "facts.jsonl";
 const EVENTS: &str = "events.jsonl";
 const NODES: &str = "nodes.jsonl";
 const QUARANTINE: &str = "quarantine.json";
+const OBSERVATIONS: &str = "observations.jsonl";
 
 /// A file of the run with the hash of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +107,14 @@ struct Opened {
     manifest: Manifest,
     facts: File,
     events: File,
+    observations: Option<Observations>,
+}
+
+#[derive(Debug)]
+struct Observations {
+    file: File,
+    /// Texts that are there.
+    texts: HashSet<ContentHash>,
 }
 
 impl RunDirectory {
@@ -169,20 +182,30 @@ impl RunDirectory {
             files: Vec::new(),
         };
         replace(&self.path.join(MANIFEST), &json(&self.path, &manifest)?)?;
-        // That of an earlier run says nothing of this one.
-        let stale = self.path.join(QUARANTINE);
-        match std::fs::remove_file(&stale) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(io(&stale, "remove", error));
+        // Those of an earlier run say nothing of this one.
+        for name in [QUARANTINE, OBSERVATIONS] {
+            let stale = self.path.join(name);
+            match std::fs::remove_file(&stale) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(io(&stale, "remove", error));
+                }
+                _ => {}
             }
-            _ => {}
         }
+        let observations = match plan.calls_tools() {
+            true => Some(Observations {
+                file: self.open_log(OBSERVATIONS)?,
+                texts: HashSet::new(),
+            }),
+            false => None,
+        };
         let facts = self.open_log(FACTS)?;
         let events = self.open_log(EVENTS)?;
         self.opened = Some(Opened {
             manifest,
             facts,
             events,
+            observations,
         });
         Ok(())
     }
@@ -197,6 +220,24 @@ impl RunDirectory {
     pub fn append_fact(&mut self, fact: &Fact) -> Result<(), OperatorError> {
         let path = self.path.join(FACTS);
         append(&path, &mut self.opened().facts, fact)
+    }
+
+    /// Appends what a tool answered about a unit; a text is written once.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be written.
+    ///
+    /// # Panics
+    /// If the run has not begun.
+    pub fn append_observation(&mut self, mut row: ObservationRow) -> Result<(), OperatorError> {
+        let path = self.path.join(OBSERVATIONS);
+        let Some(observations) = &mut self.opened().observations else {
+            unreachable!("the plan calls tools");
+        };
+        if row.text.is_some() && !observations.texts.insert(row.text_hash) {
+            row.text = None;
+        }
+        append(&path, &mut observations.file, &row)
     }
 
     /// Appends an event.
@@ -280,6 +321,12 @@ impl RunDirectory {
             .sync_all()
             .map_err(|source| io(&events, "write", source))?;
         listed.push(list_file(&events)?);
+        if let Some(observations) = &opened.observations {
+            let path = directory.join(OBSERVATIONS);
+            let synced = observations.file.sync_all();
+            synced.map_err(|source| io(&path, "write", source))?;
+            listed.push(list_file(&path)?);
+        }
         opened.manifest.files.extend(listed);
         opened.manifest.finished = true;
         replace(
@@ -348,6 +395,20 @@ pub fn read_facts(path: &Path) -> Result<Vec<Fact>, OperatorError> {
 /// `Io` when the file cannot be read, `FileInvalid` with the line when a line is not a node.
 pub fn read_nodes(directory: &Path) -> Result<Vec<NodeRecord>, OperatorError> {
     read_lines(&directory.join(NODES), "a node of the fold")
+}
+
+/// Reads what tools answered in a run; nothing where its plan calls none.
+///
+/// # Errors
+/// `Io` when the file cannot be read, `FileInvalid` with the line when a line is none of its rows.
+pub fn read_observations(
+    directory: &Path,
+    plan: &Plan,
+) -> Result<Vec<ObservationRow>, OperatorError> {
+    match plan.calls_tools() {
+        true => read_lines(&directory.join(OBSERVATIONS), "what a tool answered"),
+        false => Ok(Vec::new()),
+    }
 }
 
 fn read_lines<T: serde::de::DeserializeOwned>(

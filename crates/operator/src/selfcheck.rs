@@ -354,6 +354,7 @@ fn decide(
         clock: &|| 0,
         cancel: &cancel,
         larger: None,
+        tools: None,
     };
     let outcome = run(plan, partition, &mut replay, None, options, &mut (), None)?;
     Ok((outcome.facts, outcome.answer))

@@ -105,7 +105,7 @@ pub fn render_for(
         let left = plan.input.evidence_lines_max.saturating_sub(taken);
         let lines_max = left.saturating_sub(later).max(1);
         let lines = numbered.then_some((LINE_BYTES_MAX, lines_max));
-        clipped_bytes += page.write_field(&unit.record, field, lines)?;
+        clipped_bytes += page.write_field(&unit.record.fields, field, lines)?;
     }
     if page.lines.is_empty() {
         let names: Vec<&str> = fields.iter().map(|field| field.field.as_str()).collect();
@@ -114,16 +114,28 @@ pub fn render_for(
             message: format!("all text fields are empty: {}", names.join(", ")),
         });
     }
-    let mut canonical = Canonical::new("operator 2026 unit text v1");
-    canonical.text(&page.text);
-    Ok(UnitText {
-        unit_id: unit.id.clone(),
-        source_hash: unit.source_hash,
-        text_hash: ContentHash::of(&canonical),
-        text: page.text,
-        lines: page.lines,
-        clipped_bytes,
-    })
+    Ok(page.finish(unit.id.clone(), unit.source_hash, clipped_bytes))
+}
+
+/// Renders one field that belongs to no record, such as a part of what a tool answered.
+///
+/// # Errors
+/// As [`render`].
+pub(crate) fn render_alone(
+    unit_id: UnitId,
+    source_hash: ContentHash,
+    text: &str,
+    field: &TextField,
+) -> Result<UnitText, TextProblem> {
+    let mut page = Page {
+        text: String::new(),
+        lines: Vec::new(),
+        numbered: false,
+    };
+    let mut fields = Map::new();
+    fields.insert(field.field.clone(), Value::from(text));
+    let clipped_bytes = page.write_field(&fields, field, None)?;
+    Ok(page.finish(unit_id, source_hash, clipped_bytes))
 }
 
 /// The decoded text of a field, which is what spans index; `None` where it is missing.
@@ -177,14 +189,27 @@ struct Page {
 }
 
 impl Page {
+    fn finish(self, unit_id: UnitId, source_hash: ContentHash, clipped_bytes: u64) -> UnitText {
+        let mut canonical = Canonical::new("operator 2026 unit text v1");
+        canonical.text(&self.text);
+        UnitText {
+            unit_id,
+            source_hash,
+            text_hash: ContentHash::of(&canonical),
+            text: self.text,
+            lines: self.lines,
+            clipped_bytes,
+        }
+    }
+
     /// Writes one field and returns how many of its bytes were left out.
     fn write_field(
         &mut self,
-        record: &Record,
+        fields: &Map<String, Value>,
         field: &TextField,
         lines: Option<(usize, u32)>,
     ) -> Result<u64, TextProblem> {
-        let text = field_text(record, &field.field)
+        let text = text_at(fields, &field.field)
             .map_err(|error| TextProblem {
                 reason: FailReason::Malformed,
                 message: error.to_string(),

@@ -11,6 +11,7 @@ use engine::local::{self, Device};
 use engine::model::linear::Numerics;
 use engine::models::{self, Environment, LocalModel, TerminalReporter};
 use engine::runner::{Reuse, RunnerOptions};
+use engine::tools::SystemClock;
 use operator::Plan;
 use operator::fact::Facts;
 use operator::index::{self, UnitRows};
@@ -20,6 +21,7 @@ use operator::replay::Replay;
 use operator::run::{RunOptions, RunOutcome};
 use operator::run_directory::RunDirectory;
 use operator::store::{RedbStore, Store, StoreOptions};
+use operator::tool::Toolbox;
 
 use super::effects::{self, Finished};
 use super::progress::RunProgress;
@@ -80,6 +82,9 @@ pub struct RunArguments {
     /// Use no network: the model must already be here.
     #[arg(long)]
     offline: bool,
+    /// Let stages call this tool of the plan [repeatable].
+    #[arg(long, value_name = "NAME")]
+    allow: Vec<String>,
     /// Do this effect of the plan once the answer is complete and verified [repeatable]. Without it
     /// effects are only shown.
     #[arg(long, value_name = "NAME")]
@@ -171,6 +176,8 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         "replay": arguments.replay,
     });
     index::check(&plan, &UnitRows(&units))?;
+    let open = engine::tools::open(&plan, &arguments.allow)?;
+    let tool_clock = SystemClock::default();
     let mut directory = RunDirectory::create(&out, env!("CARGO_PKG_VERSION"), options)?;
     let store = open_store(&arguments)?;
     let mut backend = open_backend(&arguments)?;
@@ -189,6 +196,10 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         clock: &clock,
         cancel: &cancel,
         larger: None,
+        tools: Some(Toolbox {
+            open,
+            clock: &tool_clock,
+        }),
     };
     let mut progress = RunProgress::new(false);
     let outcome = operator::run::run_over(

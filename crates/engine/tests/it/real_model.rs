@@ -58,6 +58,7 @@ fn run(infer: &mut LocalInfer, memo: Option<&dyn Store>) -> RunOutcome {
         clock: &|| 0,
         cancel: &cancel,
         larger: None,
+        tools: None,
     };
     operator::run::run(&plan, parts, infer, memo, options, &mut (), None).unwrap()
 }

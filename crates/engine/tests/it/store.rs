@@ -83,6 +83,7 @@ fn run_on_day_100(place: &Place, model: &str, plan: &str, input: &str, store: &P
         clock: &|| 0,
         cancel: &CancelFlag::new(),
         larger: None,
+        tools: None,
     };
     let memo = Some(&store as _);
     let outcome = operator::run::run(&plan, parts, &mut infer, memo, options, &mut (), None);

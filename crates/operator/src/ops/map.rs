@@ -135,6 +135,16 @@ pub fn derive(
     fact
 }
 
+/// The value that an answer to a field's own question comes to.
+pub(crate) fn value_of(field: &Field, answer: &Answer) -> FieldValue {
+    let labels: Vec<String> = field
+        .labels
+        .iter()
+        .map(|label| label.name.clone())
+        .collect();
+    weigh(&labels, answer)
+}
+
 /// The first line that was shown of each record in a unit, but for the one that a line was named of.
 pub fn first_lines(
     plan: &Plan,

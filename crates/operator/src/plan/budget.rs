@@ -25,6 +25,8 @@ pub struct Budget {
     pub seconds_max: Option<u64>,
     /// Most computed tokens.
     pub tokens_max: Option<u64>,
+    /// Most calls of all tools together, retries included.
+    pub tool_calls_max: Option<u64>,
     /// Most that the run's tokens may cost, in millionths of the price's currency.
     pub money_max_micros: Option<u64>,
     /// What tokens cost.
@@ -66,6 +68,7 @@ struct BudgetFile {
     units_max: Option<u64>,
     seconds_max: Option<u64>,
     tokens_max: Option<u64>,
+    tool_calls_max: Option<u64>,
     money_max_micros: Option<u64>,
     price: Option<Price>,
 }
@@ -84,6 +87,7 @@ impl TryFrom<BudgetFile> for Budget {
             units_max: file.units_max,
             seconds_max: file.seconds_max,
             tokens_max: file.tokens_max,
+            tool_calls_max: file.tool_calls_max,
             money_max_micros: file.money_max_micros,
             price: file.price,
         })

@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::{
     Action, ColumnRef, Contract, EvidenceMode, Field, Filter, Input, KeySource, Label, Measure,
-    Nearness, Operation, Plan, Prefilter, Reduce, Select, Stage, StageOp, Then, effect,
+    Nearness, Operation, Plan, Prefilter, Reduce, Select, Split, Stage, StageOp, Then, effect,
 };
 use crate::canonical::Canonical;
 use crate::id::ContentHash;
@@ -162,9 +162,28 @@ fn encode_stages(canonical: &mut Canonical, stages: &[Stage]) {
             StageOp::Tool(tool) => {
                 canonical.text(&tool.tool).u32(tool.max_chars);
                 canonical.text(tool.policy.as_str());
+                encode_texts(canonical, &tool.fields);
+                match &tool.split {
+                    Some(split) => encode_split(canonical.some(), split),
+                    None => {
+                        canonical.none();
+                    }
+                }
             }
         }
     }
+}
+
+fn encode_split(canonical: &mut Canonical, split: &Split) {
+    canonical
+        .u32(split.over_chars)
+        .u32(split.part_chars)
+        .u32(split.parts_max)
+        .u32(split.depth_max)
+        .text(&split.rubric)
+        .text(&split.question)
+        .text(&split.keep);
+    encode_labels(canonical, &split.labels);
 }
 
 fn encode_select(canonical: &mut Canonical, select: &Select) {

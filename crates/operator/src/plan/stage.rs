@@ -18,7 +18,9 @@
 //! name = "comments"
 //! op = "tool"                  # a declared tool is called; later stages read its answer
 //! tool = "issue_comments"
+//! fields = ["body"]            # of each object of its JSON; the whole text without
 //! max_chars = 600
+//! split = { over_chars = 600, rubric = "...", question = "Does it say how bad the fault is?", labels = ["yes", "no"], keep = "yes" }
 //!
 //! [[stage]]
 //! name = "judge"
@@ -149,10 +151,35 @@ pub struct MapStage {
 pub struct ToolStage {
     /// Name of the `[[tool]]`.
     pub tool: String,
+    /// Paths in the objects of its JSON answer whose values are read; the whole text where empty.
+    pub fields: Vec<String>,
     /// Most characters of its answer that later stages read.
     pub max_chars: u32,
     /// What happens to a longer one.
     pub policy: ClipPolicy,
+    /// How a long answer is cut into parts, of which a model keeps some.
+    pub split: Option<Split>,
+}
+
+/// How a long answer of a tool becomes records of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// Longer answers are cut up; characters.
+    pub over_chars: u32,
+    /// Most characters of a part.
+    pub part_chars: u32,
+    /// Most parts of one answer; one with more is an error of its unit.
+    pub parts_max: u32,
+    /// Most cuts one inside the other, from 1 (the items of a list, or paragraphs).
+    pub depth_max: u32,
+    /// What the model reads before a part.
+    pub rubric: String,
+    /// What it is asked.
+    pub question: String,
+    /// What it may answer, at least two.
+    pub labels: Vec<Label>,
+    /// The answer that keeps a part.
+    pub keep: String,
 }
 
 /// Which units a stage takes, by what is known of them so far; all parts must hold.
@@ -253,6 +280,42 @@ impl Plan {
             ),
             StageOp::Map(_) | StageOp::Tool(_) => false,
         })
+    }
+
+    /// What a model is asked of each part of a tool's long answer.
+    pub fn part_turn(&self, stage: &str, split: &Split) -> Turn {
+        let field = Field {
+            name: stage.to_owned(),
+            question: split.question.clone(),
+            labels: split.labels.clone(),
+            abstain_below_margin_ppm: 0,
+            label_mass_min_ppm: 0,
+            reasons: Vec::new(),
+            scaffold: format!("{stage}: "),
+            requires: Vec::new(),
+        };
+        let (fields, evidence) = (vec![field], EvidenceMode::None);
+        let questions = super::wording::questions(&fields, evidence);
+        Turn {
+            rubric: super::wording::rubric_of_parts(&split.rubric, &fields, &questions),
+            questions,
+            fields,
+            evidence,
+        }
+    }
+
+    /// The tool stage of that name.
+    pub fn tool_stage(&self, name: &str) -> Option<&ToolStage> {
+        match &self.stage(name)?.op {
+            StageOp::Tool(tool) => Some(tool),
+            StageOp::Select(_) | StageOp::Map(_) => None,
+        }
+    }
+
+    /// Whether some stage calls a tool.
+    pub fn calls_tools(&self) -> bool {
+        let mut stages = self.stages.iter();
+        stages.any(|stage| matches!(stage.op, StageOp::Tool(_)))
     }
 
     /// What a model is asked at a stage; none at a stage without a model.

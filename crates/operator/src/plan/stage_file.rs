@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::ClipPolicy;
-use super::file::{LabelText, Share};
+use super::file::{LabelFile, LabelText, Share};
 
 /// A stage with the keys of all operators; which of them an operator has is checked later.
 #[derive(Debug, Deserialize)]
@@ -25,8 +25,22 @@ pub(super) struct StageFile {
     pub(super) model: Option<Spanned<String>>,
     pub(super) widen: Option<Spanned<bool>>,
     pub(super) tool: Option<Spanned<String>>,
+    pub(super) split: Option<Spanned<SplitFile>>,
     pub(super) max_chars: Option<Spanned<u32>>,
     pub(super) policy: Option<Spanned<ClipPolicy>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SplitFile {
+    pub(super) over_chars: Spanned<u32>,
+    pub(super) part_chars: Option<Spanned<u32>>,
+    pub(super) parts_max: Option<Spanned<u32>>,
+    pub(super) depth_max: Option<Spanned<u32>>,
+    pub(super) rubric: Spanned<String>,
+    pub(super) question: Spanned<String>,
+    pub(super) labels: Vec<Spanned<LabelFile>>,
+    pub(super) keep: Spanned<String>,
 }
 
 #[derive(Debug, Deserialize)]

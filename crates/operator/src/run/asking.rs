@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 
+use super::backends::Backends;
 use super::flight::Flight;
-use super::{Backends, Pass, causes, failure};
+use super::{Pass, causes, failure};
 use crate::breaker::Guarded;
 use crate::error::OperatorError;
 use crate::event::Event;
@@ -267,6 +268,7 @@ impl Pass<'_, '_> {
         if asked.is_empty() && !unproven {
             return Ok((None, Vec::new()));
         }
+        round.usage = UnitUsage::default();
         let mut done = vec![false; asked.len()];
         let places: HashMap<UnitId, usize> = asked
             .iter()
@@ -388,10 +390,9 @@ impl Pass<'_, '_> {
             self.conclude_all(first, &outcome, usage, round)?;
             round.done += 1;
         }
-        self.usage.tokens_as_if_uncached += usage.prompt_tokens * (1 + first.same.len() as u64);
+        self.spend(usage);
+        self.usage.tokens_as_if_uncached += usage.prompt_tokens * first.same.len() as u64;
         round.usage += usage;
-        self.spent.usage += usage;
-        self.spent.pass += usage;
         self.journal.log(Event::Progress {
             done: round.done,
             asked: asked.len() as u64,
@@ -584,8 +585,15 @@ impl Pass<'_, '_> {
         fact
     }
 
+    /// Counts what one answer cost.
+    pub(super) fn spend(&mut self, cost: UnitUsage) {
+        self.usage.tokens_as_if_uncached += cost.prompt_tokens;
+        self.spent.usage += cost;
+        self.spent.pass += cost;
+    }
+
     /// Stops all jobs once the plan's budget, or that of the pass, is spent; what is done stands.
-    fn check_budget(&mut self, pass: usize) {
+    pub(super) fn check_budget(&mut self, pass: usize) {
         let budget = &self.plan.budget;
         let seconds = self.journal.elapsed_us() / 1_000_000;
         let of_pass = pass.checked_sub(1).map(|place| &self.plan.passes[place]);

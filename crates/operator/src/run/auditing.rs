@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{Backends, Pass};
+use super::Pass;
+use super::backends::Backends;
 use crate::audit::{
     Allotment, AuditReport, AuditedUnit, Finding, Outcome, Place, Reader, Stratum, allot, conclude,
     place, sample,

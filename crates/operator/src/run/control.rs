@@ -8,13 +8,15 @@
 
 use std::collections::HashMap;
 
+use super::Pass;
+use super::backends::Backends;
 use super::flight::Flight;
-use super::{Backends, Pass};
 use crate::error::OperatorError;
 use crate::fact::{Fact, Status};
 use crate::infer::{CancelFlag, InferError};
 use crate::ops::{Unit, map};
 use crate::plan::Plan;
+use crate::run_directory::ObservationRow;
 use crate::stopping::{Rules, Turn, reason};
 use crate::store::{MemoryStore, Store};
 
@@ -45,6 +47,8 @@ struct Wave {
     /// Place in the wave, by ordinal.
     places: HashMap<u32, usize>,
     landed: Vec<Option<Fact>>,
+    /// What tools showed of units, by ordinal.
+    shown: Vec<(u32, ObservationRow)>,
     /// How many from the start have landed and were observed.
     observed: usize,
     /// The first that the rules leave out.
@@ -123,6 +127,21 @@ impl Pass<'_, '_> {
             Some(control) => control.take(fact),
             None => Some(fact),
         }
+    }
+
+    /// Writes what a tool showed of a unit, once it is known that the unit counts.
+    pub(super) fn keep_observation(
+        &mut self,
+        ordinal: u32,
+        row: ObservationRow,
+    ) -> Result<(), OperatorError> {
+        let stage = self.control.as_mut().map(|control| &mut control.stage);
+        match (stage, &mut self.journal.directory) {
+            (Some(Stage::Under(wave)), _) => wave.shown.push((ordinal, row)),
+            (_, Some(directory)) => directory.append_observation(row)?,
+            (_, None) => {}
+        }
+        Ok(())
     }
 
     /// What stops the job at hand, alone where the rules are met.
@@ -221,6 +240,7 @@ impl Pass<'_, '_> {
             from,
             places: places.map(|(place, f)| (f.ordinal(), place)).collect(),
             landed: vec![None; flights.len()],
+            shown: Vec::new(),
             observed: 0,
             met: None,
             cancel,
@@ -236,6 +256,16 @@ impl Pass<'_, '_> {
             return Ok(false);
         };
         let met = wave.met;
+        if let Some(directory) = &mut self.journal.directory {
+            let counts = |ordinal: &u32| {
+                let place = wave.places.get(ordinal);
+                met.is_none_or(|met| place.is_some_and(|place| *place < met))
+            };
+            let rows = wave.shown.into_iter();
+            for (_, row) in rows.filter(|(ordinal, _)| counts(ordinal)) {
+                directory.append_observation(row)?;
+            }
+        }
         for (place, (flight, landed)) in flights.iter().zip(wave.landed).enumerate() {
             if met.is_none_or(|met| place < met) {
                 if let Some(fact) = landed {

@@ -45,7 +45,6 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Hash of the text, as a step carries it.
-    #[expect(dead_code, reason = "for tool stages, which a plan cannot declare yet")]
     pub(super) fn hash(&self) -> ContentHash {
         ContentHash::of_bytes(self.text.as_bytes())
     }
@@ -95,7 +94,6 @@ impl Flight {
     }
 
     /// Takes what a tool or a neighbourhood showed.
-    #[expect(dead_code, reason = "for tool stages, which a plan cannot declare yet")]
     pub(super) fn show(&mut self, shown: Shown) {
         self.state().shown.push(shown);
     }

@@ -7,11 +7,14 @@
 
 mod asking;
 mod auditing;
+mod backends;
+mod calling;
 mod control;
 mod flight;
 mod folding;
 mod journal;
 mod ladder;
+mod parting;
 mod stages;
 mod summaries;
 mod widening;
@@ -22,7 +25,7 @@ use crate::answer::{
     ANSWER_VERSION, AnswerBackend, AnswerSource, CitedAnswer, Claim, Quarantine, count_reasons,
 };
 use crate::audit::AuditReport;
-use crate::breaker::{Guard, Guarded, Trip};
+use crate::breaker::{Guard, Trip};
 use crate::compose::ComposeUsage;
 use crate::coverage::Counts;
 use crate::error::OperatorError;
@@ -33,15 +36,17 @@ use crate::id::{ContentHash, UnitId};
 use crate::index::{Indexes, UnitRows};
 use crate::infer::{BackendIdentity, CancelFlag, FailReason, Infer, InferError, JobUsage};
 use crate::ops::{BadUnit, Kept, Partition, Placed, Route, Unit, Units, map};
-use crate::plan::{AUDIT_STAGE, AuditSpec, Auditor, EvidenceMode, Plan, Stage};
+use crate::plan::{EvidenceMode, Plan};
 use crate::run_directory::RunDirectory;
 use crate::store::{Store, Withheld};
 use crate::text;
+use crate::tool::{self, ToolUsage, Toolbox};
 
 pub use ladder::{Ladder, Rung, RungKind};
 
 use asking::Spent;
 use auditing::KnownLabels;
+use backends::Backends;
 use control::Control;
 use flight::Flight;
 use journal::Journal;
@@ -58,74 +63,8 @@ pub struct RunOptions<'a> {
     pub cancel: &'a CancelFlag,
     /// The model that stages with `model = "larger"` ask.
     pub larger: Option<&'a mut dyn Infer>,
-}
-
-/// Who is asked, and what stands between.
-struct Backends<'b> {
-    main: &'b mut dyn Infer,
-    larger: Option<&'b mut dyn Infer>,
-    guard: Guard<'b>,
-    /// The store, where answers are not trusted before the canaries are.
-    withheld: Option<&'b Withheld<'b>>,
-}
-
-impl<'b> Backends<'b> {
-    /// The backend that a stage asks.
-    fn of(&mut self, stage: &Stage) -> Result<&mut dyn Infer, OperatorError> {
-        match (&mut self.larger, stage.larger()) {
-            (_, false) => Ok(self.main),
-            (Some(larger), true) => Ok(*larger),
-            (None, true) => Err(OperatorError::NoLargerModel {
-                stage: stage.name.clone(),
-            }),
-        }
-    }
-
-    /// The same backend behind the guard.
-    fn watch(&mut self, stage: &Stage) -> Result<Guarded<'_, 'b>, OperatorError> {
-        let infer: &mut dyn Infer = match (&mut self.larger, stage.larger()) {
-            (_, false) => self.main,
-            (Some(larger), true) => *larger,
-            (None, true) => {
-                return Err(OperatorError::NoLargerModel {
-                    stage: stage.name.clone(),
-                });
-            }
-        };
-        Ok(self.guard.watch(infer))
-    }
-
-    /// The backend that audits, behind the guard; no canaries are planted for it, since they are known to
-    /// the plan's own rubric.
-    fn watch_auditor(&mut self, spec: &AuditSpec) -> Result<Guarded<'_, 'b>, OperatorError> {
-        let infer: &mut dyn Infer = match (&mut self.larger, &spec.auditor) {
-            (Some(larger), Auditor::Model { .. }) => *larger,
-            (None, Auditor::Model { .. }) => {
-                return Err(OperatorError::NoLargerModel {
-                    stage: AUDIT_STAGE.to_owned(),
-                });
-            }
-            _ => self.main,
-        };
-        Ok(self.guard.watch_plainly(infer))
-    }
-
-    /// Whether any of them replays or scripts its answers.
-    fn simulated(&self) -> bool {
-        let larger = self.larger.as_ref();
-        self.main.identity().simulated || larger.is_some_and(|larger| larger.identity().simulated)
-    }
-
-    /// Refuses a plan that asks for a larger model where there is none.
-    fn suffice(&mut self, plan: &Plan) -> Result<(), OperatorError> {
-        plan.stages
-            .iter()
-            .try_for_each(|stage| self.of(stage).map(|_| ()))?;
-        match &plan.audit {
-            Some(spec) => self.watch_auditor(spec).map(|_| ()),
-            None => Ok(()),
-        }
-    }
+    /// The tools that the command line allows.
+    pub tools: Option<Toolbox<'a>>,
 }
 
 /// What a run cost.
@@ -145,6 +84,9 @@ pub struct RunUsage {
     /// Prompt tokens of canaries; part of `job`, and of no fact.
     #[serde(default)]
     pub canary_tokens: u64,
+    /// What calls of tools came to.
+    #[serde(default)]
+    pub tools: ToolUsage,
     /// What the plan's summaries cost; no part of `job`.
     #[serde(default)]
     pub composed: ComposeUsage,
@@ -228,7 +170,8 @@ pub fn run(
 /// by the same backend after the fold; one that cannot be written or does not pass is a refused claim.
 ///
 /// # Errors
-/// `Infer` when the backend refuses the job as a whole; `UnknownCompletion` and
+/// `ToolNotAllowed` and `NoLargerModel` when the plan needs what was not given; `Infer` when the backend
+/// refuses the job as a whole; `UnknownCompletion` and
 /// `DuplicateCompletion` when it breaks its contract; `CoverageMismatch` and `CoverageOverlap` when
 /// facts and units differ; `Io` and `Store` when something cannot be written; `SourceChanged` when
 /// the input does not hold still; `Plan`, `Io` and `FileInvalid` when an index cannot be computed.
@@ -241,6 +184,7 @@ pub fn run_over(
     events: &mut dyn EventSink,
     directory: Option<&mut RunDirectory>,
 ) -> Result<RunOutcome<Facts>, OperatorError> {
+    tool::suffice(plan, options.tools.as_ref())?;
     let trusted = store.filter(|_| !infer.identity().simulated);
     let withheld = trusted.filter(|_| plan.canary.is_some()).map(Withheld::new);
     let store = match &withheld {
@@ -255,6 +199,9 @@ pub fn run_over(
         },
         guard: Guard::new(plan, units.source().hash)?,
         withheld: withheld.as_ref(),
+        kernel: options
+            .tools
+            .map(|toolbox| toolbox.kernel(plan, units.source().hash)),
     };
     backends.suffice(plan)?;
     let arranged = group::arrange(plan, units)?;

@@ -3,8 +3,9 @@
 //! Data goes forward; a stage never calls another. A further pass takes fewer units than the one
 //! before and only those that its stages ask for. Must not know how a model or a tool is asked.
 
+use super::backends::Backends;
 use super::flight::Flight;
-use super::{Backends, Pass, causes};
+use super::{Pass, causes};
 use crate::error::OperatorError;
 use crate::fact::Status;
 use crate::infer::InferError;
@@ -44,7 +45,11 @@ impl Pass<'_, '_> {
                     flights.extend(asked.onward);
                     failure = asked.failure;
                 }
-                StageOp::Tool(_) => unreachable!("a plan cannot declare a tool yet"),
+                StageOp::Tool(tool) => {
+                    let called = self.call_stage((place, tool), due, backends, store)?;
+                    flights.extend(called.onward);
+                    failure = called.failure;
+                }
             }
             self.end_rung(stage, taken, &began);
         }

@@ -67,8 +67,19 @@ fn of_stage(plan: &Plan, stage: &Stage) -> Vec<String> {
             may.push(format!("decides {}", map.fields.join(", ")));
         }
         StageOp::Tool(tool) => {
-            may.push(format!("calls {}, if it is allowed", tool.tool));
+            if let Some(spec) = plan.tool(&tool.tool) {
+                let (name, calls) = (&spec.name, spec.quota.calls_max);
+                may.push(format!("calls {name}, which {}", spec.reach()));
+                may.push(format!("needs --allow {name}, and at most {calls} calls"));
+            }
             may.push(format!("shows {} characters of its answer", tool.max_chars));
+            if let Some(split) = &tool.split {
+                may.push(format!(
+                    "cuts an answer of over {} characters into at most {} parts, and asks of each whether \
+                     it is {}",
+                    split.over_chars, split.parts_max, split.keep
+                ));
+            }
         }
     }
     if stage.larger() {

@@ -12,12 +12,14 @@ mod error;
 mod kernel;
 mod observation;
 mod quota;
+mod reading;
 mod request;
 mod resource;
 mod schedule;
 mod template;
 #[cfg(test)]
 mod tests;
+mod toolbox;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +30,13 @@ pub use cache::{ObservationCache, StoredObservations};
 pub use capability::{Capability, OpenTool};
 pub use error::ToolError;
 pub use kernel::{Clock, Kernel, ToolBudget, ToolOutcome, ToolUsage};
-pub use observation::Observation;
+pub use observation::{Observation, ObservationHead};
 pub use quota::{Over, Quota};
+pub use reading::Reading;
 pub use request::{Argument, ArgumentKind, ArgumentValue, Arguments, ToolRequest};
 pub use template::Template;
+pub use toolbox::Toolbox;
+pub(crate) use toolbox::suffice;
 
 /// One way to read the world; its calls run on threads of their own.
 pub trait Tool: Send + Sync {

@@ -170,6 +170,7 @@ fn trial(number: u64, judge: &mut Judge) -> Result<Option<Trip>, OperatorError> 
         redact: false,
         cancel: &CancelFlag::new(),
         larger: None,
+        tools: None,
     };
     Ok(run(&plan, units, judge, None, options, &mut (), None)?.trip)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::difference::difference;
-use super::{Place, Registry, Report, Sources, Subject};
+use super::{Place, Registry, Report, Sources, Subject, observations};
 use crate::answer::CitedAnswer;
 use crate::error::OperatorError;
 use crate::fact::Fact;
@@ -11,7 +11,8 @@ use crate::fold::NodeRecord;
 use crate::id::ContentHash;
 use crate::plan::Plan;
 use crate::run_directory::{
-    MANIFEST_VERSION, Manifest, read_answer, read_facts, read_manifest, read_nodes,
+    MANIFEST_VERSION, Manifest, ObservationRow, read_answer, read_facts, read_manifest, read_nodes,
+    read_observations,
 };
 
 /// Every file that a finished run lists.
@@ -27,6 +28,9 @@ const LISTED: [&str; 6] = [
 /// The file that a run lists where a breaker opened, and only there.
 const QUARANTINE: &str = "quarantine.json";
 
+/// The file that a run lists where its plan calls tools, and only there.
+const OBSERVATIONS: &str = "observations.jsonl";
+
 /// The parts of a run directory that verification reads.
 #[derive(Debug)]
 pub struct RunFiles {
@@ -40,6 +44,8 @@ pub struct RunFiles {
     pub nodes: Vec<NodeRecord>,
     /// The answer.
     pub answer: CitedAnswer,
+    /// What tools answered.
+    pub observations: Vec<ObservationRow>,
 }
 
 impl RunFiles {
@@ -64,6 +70,7 @@ impl RunFiles {
         // Files that its indexes name lie beside the plan's own.
         plan.path.clone_from(&manifest.plan_path);
         Ok(Self {
+            observations: read_observations(directory, &plan)?,
             plan,
             facts: read_facts(&directory.join("facts.jsonl"))?,
             nodes: read_nodes(directory)?,
@@ -92,10 +99,11 @@ pub fn verify_directory(directory: &Path, input: Option<&Path>) -> Result<Report
     let files = RunFiles::read(directory)?;
     let mut report = Report::default();
     let quarantined = files.answer.quarantine.is_some();
-    check_listed(directory, &files.manifest, quarantined, &mut report);
+    let extra = (quarantined, files.plan.calls_tools());
+    check_listed(directory, &files.manifest, extra, &mut report);
     check_manifest(&files, &mut report);
     let path = input.map_or_else(|| PathBuf::from(&files.answer.source.path), Path::to_owned);
-    let sources = match std::fs::read(&path) {
+    let mut sources = match std::fs::read(&path) {
         Ok(bytes) => open(&files, &path, &bytes, &mut report),
         Err(source) if input.is_some() => {
             return Err(OperatorError::Io {
@@ -106,6 +114,10 @@ pub fn verify_directory(directory: &Path, input: Option<&Path>) -> Result<Report
         }
         Err(error) => Sources::Absent(format!("{}: {error}", path.display())),
     };
+    let observations = observations::check(files.subject(), &files.observations, &mut report);
+    if let Sources::Read(registry) = &mut sources {
+        registry.take_observations(observations);
+    }
     super::check(files.subject(), &sources, &mut report);
     report.sort();
     Ok(report)
@@ -138,8 +150,16 @@ fn open(files: &RunFiles, path: &Path, bytes: &[u8], report: &mut Report) -> Sou
     }
 }
 
-fn check_listed(directory: &Path, manifest: &Manifest, quarantined: bool, report: &mut Report) {
-    let extra = quarantined.then_some(QUARANTINE);
+fn check_listed(
+    directory: &Path,
+    manifest: &Manifest,
+    (quarantined, observed): (bool, bool),
+    report: &mut Report,
+) {
+    let quarantine = quarantined.then_some(QUARANTINE);
+    let extra = quarantine
+        .into_iter()
+        .chain(observed.then_some(OBSERVATIONS));
     let names: Vec<&str> = LISTED.into_iter().chain(extra).collect();
     for name in &names {
         let times = manifest

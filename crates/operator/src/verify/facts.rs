@@ -9,12 +9,34 @@ use super::units::{check_lacking, check_skipped, lacks_relation};
 use super::{Place, Report, Subject};
 use crate::audit::Finding;
 use crate::column::{ColumnType, ColumnValue};
-use crate::fact::{Evidence, FACT_SCHEMA, Fact, FieldValue, Status};
+use crate::fact::{Evidence, FACT_SCHEMA, Fact, FieldValue, Status, Step};
 use crate::group;
 use crate::id::ContentHash;
 use crate::infer::{PPM, UnitUsage};
 use crate::ops::prefilter::shared_reason;
 use crate::plan::{AUDIT_STAGE, Action, EvidenceMode, Field, Plan, Prefilter, TextField};
+
+/// What a model's failure may be.
+const OF_MODELS: [&str; 7] = [
+    "too_large",
+    "schema",
+    "truncated",
+    "backend",
+    "malformed",
+    "transport",
+    "denied",
+];
+
+/// What a tool's failure may be.
+const OF_TOOLS: [&str; 7] = [
+    "denied",
+    "too_large",
+    "timed_out",
+    "rate_limited",
+    "unavailable",
+    "refused",
+    "malformed",
+];
 
 /// How the stages are called.
 const PARTITION: &str = "partition";
@@ -129,7 +151,9 @@ fn check_evidence(plan: &Plan, fact: &Fact, evidence: &Evidence) -> Vec<String> 
         text.field == evidence.field
             || of.any(|member| group::member_field(&text.field, member) == evidence.field)
     };
-    if !plan.input.text.iter().any(read) {
+    let shown = |step: &Step| step.stage == evidence.field && step.observed.is_some();
+    let observed = plan.tool_stage(&evidence.field).is_some() && fact.path.iter().any(shown);
+    if !observed && !plan.input.text.iter().any(read) {
         problems.push(format!("cites {span}, which the plan does not read"));
     }
     if plan.input.evidence != EvidenceMode::Model && evidence.line.is_some() {
@@ -349,15 +373,10 @@ fn check_mapped(plan: &Plan, fact: &Fact, problems: &mut Vec<String>) {
             }
         }
         Status::Errored => {
-            let kinds = [
-                "too_large",
-                "schema",
-                "truncated",
-                "backend",
-                "malformed",
-                "transport",
-                "denied",
-            ];
+            let kinds: &[&str] = match plan.tool_stage(&fact.stage) {
+                None => &OF_MODELS,
+                Some(_) => &OF_TOOLS,
+            };
             let reason = fact.reason.as_deref().unwrap_or_default();
             if !kinds
                 .iter()

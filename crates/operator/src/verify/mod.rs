@@ -8,6 +8,7 @@
 //! nodes.rs                           the recorded tree against the derived one
 //! conclusions.rs, compound.rs,
 //!   wording.rs, claims.rs            every claim, from all facts at once
+//! observations.rs                    what tools answered, against the facts that rest on it
 //! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
 //! stopping.rs                        where a run may have stopped early, and what it may then claim
 //! audit.rs, quarantine.rs            what a sample proves; what an open breaker leaves
@@ -39,6 +40,7 @@ mod fields;
 mod hash;
 mod lineage;
 mod nodes;
+mod observations;
 mod prose;
 mod quarantine;
 mod read;

@@ -2,13 +2,14 @@
 //!
 //! A plan's predicates are evaluated again by the one evaluator that there is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::arranged::{self, Known};
 use super::fields::{column_of, id_of, text_of};
+use super::observations::Observations;
 use super::{Place, Report, Subject};
 use crate::error::OperatorError;
 use crate::fact::{Cite, Evidence, Fact, Status};
@@ -27,6 +28,8 @@ pub struct Registry {
     hash: ContentHash,
     bytes: u64,
     records: HashMap<UnitId, Known>,
+    /// What tools answered.
+    observations: Observations,
     /// The plan's indexes, computed again; or why they cannot be.
     indexes: Result<Indexes, String>,
 }
@@ -88,11 +91,17 @@ impl Registry {
             hash: ContentHash::of_bytes(bytes),
             bytes: bytes.len() as u64,
             records: known,
+            observations: Observations::default(),
             indexes: Ok(Indexes::none()),
         };
         registry.indexes =
             Indexes::compute(plan, &registry, &|| 0).map_err(|error| error.to_string());
         Ok(registry)
+    }
+
+    /// Takes what tools answered, to which citations may lead as well.
+    pub(super) fn take_observations(&mut self, observations: Observations) {
+        self.observations = observations;
     }
 
     /// As `read`, from a file.
@@ -204,6 +213,14 @@ pub(super) fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report
         let indexes = registry.indexes.as_ref().ok();
         let seen = known.seen_with(&fact.members);
         check_record(subject.plan, indexes, fact, seen, &mut problems);
+        if let Some(fields) = &seen.fields {
+            let texts = Texts {
+                fields,
+                observed: registry.observations.of(&fact.unit_id),
+            };
+            let spans = fact.evidence.iter();
+            problems.extend(spans.filter_map(|span| check_span(span, texts)));
+        }
         for problem in problems {
             report.content(place.clone(), problem);
         }
@@ -263,9 +280,6 @@ fn check_record(
     if ended == "partition" {
         problems.push("is called unreadable, its record can be read".to_owned());
         return;
-    }
-    for evidence in &fact.evidence {
-        problems.extend(check_span(evidence, fields));
     }
     for column in &plan.columns {
         let (found, right) = (fact.columns.get(&column.name), column_of(fields, column));
@@ -352,13 +366,32 @@ fn check_cite(cite: &Cite, members: &[UnitId], registry: &Registry) -> Option<St
     let mut spans = cite.span.iter().chain(&cite.also).peekable();
     spans.peek()?;
     match &known.fields {
-        Some(fields) => spans.find_map(|span| check_span(span, fields)),
+        Some(fields) => {
+            let observed = registry.observations.of(&cite.unit_id);
+            let texts = Texts { fields, observed };
+            spans.find_map(|span| check_span(span, texts))
+        }
         None => Some("is quoted, its record cannot be read".to_owned()),
     }
 }
 
-fn check_span(span: &Evidence, fields: &Map<String, Value>) -> Option<String> {
-    let text = text_of(fields, &span.field);
+/// Where the bytes of a unit's citations stand.
+#[derive(Clone, Copy)]
+struct Texts<'a> {
+    fields: &'a Map<String, Value>,
+    observed: Option<&'a BTreeMap<String, Option<String>>>,
+}
+
+fn check_span(span: &Evidence, texts: Texts<'_>) -> Option<String> {
+    let observed = texts
+        .observed
+        .and_then(|observed| observed.get(&span.field));
+    let text = match observed {
+        // A redacted run keeps no text to look the bytes up in.
+        Some(None) => return None,
+        Some(Some(text)) => text.clone(),
+        None => text_of(texts.fields, &span.field),
+    };
     let place = format!("bytes {}..{} of {}", span.start, span.end, span.field);
     let Some(bytes) = text.get(span.start as usize..span.end as usize) else {
         return Some(format!("{place} are not in its record"));

@@ -4,7 +4,7 @@ mod driver;
 mod journal;
 mod leases;
 mod plans;
-mod tracker;
+pub(crate) mod tracker;
 
 use operator::effect::EffectRequest;
 use operator::id::{ContentHash, UnitId};

@@ -60,7 +60,7 @@ pub(super) fn field(spanned: &Spanned<FieldFile>) -> Result<Field, Fault> {
     })
 }
 
-fn labels(
+pub(super) fn labels(
     files: &[Spanned<LabelFile>],
     what: &str,
     span: &Range<usize>,

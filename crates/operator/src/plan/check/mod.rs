@@ -16,6 +16,7 @@ mod reduce;
 mod scope;
 mod stage;
 mod tool;
+mod tool_stage;
 mod unit;
 
 use std::collections::BTreeSet;
@@ -92,6 +93,8 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
             passes: &passes,
             tools: &tool_names,
             unit: &unit,
+            input: &input,
+            columns: &columns,
         },
     )?;
     let staged = !file.stage.is_empty() || unit.kind == Granularity::Adaptive;

@@ -6,17 +6,17 @@ use std::ops::Range;
 use toml::Spanned;
 
 use super::names::{known_field, known_label};
-use super::{Fault, plain_name, unique, within};
+use super::{Fault, plain_name, tool_stage, unique};
+use crate::column::Column;
 use crate::nearest::suggest;
 use crate::plan::file::Share;
 use crate::plan::stage_file::{ConditionFile, OptionFile, PassFile, StageFile};
 use crate::plan::{
-    Budget, ClipPolicy, Condition, Field, Granularity, Label, MAP_STAGE, MapStage, PassSpec,
-    Select, SelectOption, Stage, StageOp, Then, ToolStage, Unclear, UnitPlan,
+    Budget, Condition, Field, Granularity, Input, Label, MAP_STAGE, MapStage, PassSpec, Select,
+    SelectOption, Stage, StageOp, Then, Unclear, UnitPlan,
 };
 
 const OPTIONS_MAX: usize = 16;
-const CHARS_DEFAULT: u32 = 1_000;
 
 /// The keys that each operator may have beside `name`, `op`, `pass` and `when`.
 const OPERATORS: [(&str, &[&str]); 3] = [
@@ -25,7 +25,7 @@ const OPERATORS: [(&str, &[&str]); 3] = [
         &["rubric", "question", "why", "options", "unclear", "model"],
     ),
     ("map", &["rubric", "fields", "model", "widen"]),
-    ("tool", &["tool", "max_chars", "policy"]),
+    ("tool", &["tool", "fields", "max_chars", "policy", "split"]),
 ];
 
 /// What a stage may name.
@@ -35,6 +35,8 @@ pub(super) struct Scope<'a> {
     /// Names of the declared tools.
     pub(super) tools: &'a [&'a str],
     pub(super) unit: &'a UnitPlan,
+    pub(super) input: &'a Input,
+    pub(super) columns: &'a [Column],
 }
 
 pub(super) fn passes(files: &[Spanned<PassFile>], budget: &Budget) -> Result<Vec<PassSpec>, Fault> {
@@ -112,6 +114,7 @@ pub(super) fn stages(files: &[Spanned<StageFile>], scope: &Scope<'_>) -> Result<
     for (place, file) in files.iter().enumerate() {
         goes_forward(file, place, &stages)?;
     }
+    tool_stage::are_read(files, &stages)?;
     for field in scope.fields {
         let asked = |stage: &Stage| matches!(&stage.op, StageOp::Map(map) if map.fields.contains(&field.name));
         if !stages.iter().any(asked) {
@@ -165,7 +168,7 @@ fn stage(spanned: &Spanned<StageFile>, scope: &Scope<'_>) -> Result<Stage, Fault
     let op = match file.op.get_ref().as_str() {
         "select" => StageOp::Select(select(file, &spanned.span(), &what)?),
         "map" => StageOp::Map(map(file, scope, &what)?),
-        _ => StageOp::Tool(tool(file, &spanned.span(), scope, &what)?),
+        _ => StageOp::Tool(tool_stage::tool_stage(file, &spanned.span(), scope, &what)?),
     };
     let when = match &file.when {
         None => Condition::default(),
@@ -200,6 +203,7 @@ fn given(file: &StageFile) -> Vec<(&'static str, Range<usize>)> {
         ("widen", file.widen.as_ref().map(Spanned::span)),
         ("max_chars", file.max_chars.as_ref().map(Spanned::span)),
         ("policy", file.policy.as_ref().map(Spanned::span)),
+        ("split", file.split.as_ref().map(Spanned::span)),
     ];
     keys.into_iter()
         .filter_map(|(key, span)| Some((key, span?)))
@@ -340,37 +344,6 @@ fn map(file: &StageFile, scope: &Scope<'_>, what: &str) -> Result<MapStage, Faul
         fields,
         larger: larger(file, what)?,
         widen: widen(file, scope, what)?,
-    })
-}
-
-fn tool(
-    file: &StageFile,
-    span: &Range<usize>,
-    scope: &Scope<'_>,
-    what: &str,
-) -> Result<ToolStage, Fault> {
-    let Some(tool) = &file.tool else {
-        let problem = format!("{what}: needs tool, the name of a [[tool]]");
-        return Err((span.clone(), problem));
-    };
-    let name = tool.get_ref();
-    if !scope.tools.contains(&name.as_str()) {
-        let near = suggest(name, scope.tools);
-        let problem = format!("{what}: no [[tool]] is named {name:?}{near}");
-        return Err((tool.span(), problem));
-    }
-    let max_chars = within(
-        file.max_chars.as_ref(),
-        &format!("{what}: max_chars"),
-        1..=u32::MAX,
-    )?;
-    Ok(ToolStage {
-        tool: name.clone(),
-        max_chars: max_chars.unwrap_or(CHARS_DEFAULT),
-        policy: file
-            .policy
-            .as_ref()
-            .map_or(ClipPolicy::HeadTail, |policy| *policy.get_ref()),
     })
 }
 

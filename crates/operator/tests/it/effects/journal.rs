@@ -223,3 +223,10 @@ fn a_key_is_one_decisions_and_differs_by_all_that_was_decided() {
     changed(&|request| request.plan_hash = ContentHash::of_bytes(b"x"));
     changed(&|request| request.action = operator::plan::effect::Action::Send);
 }
+
+/// Keys stand in journals and trackers for ever: another digest would do every effect again.
+#[test]
+fn the_key_of_a_request_is_the_same_in_every_version() {
+    let golden = "9c79b30fa081c7cc9804c7a14c48f594d07f9f046684e03bbacfbff08a2cb74d";
+    assert_eq!(comment(7, "12", Some("3")).key().to_string(), golden);
+}

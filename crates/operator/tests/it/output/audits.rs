@@ -96,6 +96,14 @@ fn go(plan: &Plan, partition: &Partition, reader: &mut Reader) -> RunOutcome {
         .0
 }
 
+/// A run over so many records, of which some are missed, that was audited by their labels.
+pub fn audited(count: u32, units: u64) -> (Plan, RunOutcome) {
+    let home = Home::new(hidden(count));
+    let plan = home.by_labels(units, "");
+    let outcome = go(&plan, &home.partition(&plan), &mut by_words());
+    (plan, outcome)
+}
+
 fn report(outcome: &RunOutcome) -> &AuditReport {
     outcome.answer.audit.as_ref().unwrap()
 }
@@ -270,6 +278,7 @@ fn an_auditor_may_be_another_rubric_or_a_larger_model() {
         clock: &|| 0,
         cancel: &operator::infer::CancelFlag::new(),
         larger: Some(&mut larger),
+        tools: None,
     };
     let mut reader = by_words();
     let outcome = run(
@@ -314,6 +323,7 @@ fn what_the_auditor_cannot_decide_counts_as_missed_in_the_bound() {
         clock: &|| 0,
         cancel: &operator::infer::CancelFlag::new(),
         larger: Some(&mut larger),
+        tools: None,
     };
     let partition = home.partition(&plan);
     let outcome = run(

@@ -306,6 +306,7 @@ pub fn run_with(
         clock: &clock,
         cancel: &CancelFlag::new(),
         larger: None,
+        tools: None,
     };
     let outcome = run(
         plan,

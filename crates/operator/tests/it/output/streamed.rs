@@ -32,6 +32,7 @@ fn stream(
         clock: &|| 0,
         cancel: &CancelFlag::new(),
         larger: None,
+        tools: None,
     };
     run_over(plan, units, script, store, options, &mut (), directory)
 }

@@ -229,6 +229,7 @@ fn who_cannot_write_or_may_not_any_more_is_not_asked() {
         clock: &|| 0,
         cancel: &cancel,
         larger: None,
+        tools: None,
     };
     let mut writer = Writer::new(&write);
     let parts = partition();

@@ -175,6 +175,7 @@ fn over(
         clock: &|| 0,
         cancel: &CancelFlag::new(),
         larger: None,
+        tools: None,
     };
     run_over(
         plan,
