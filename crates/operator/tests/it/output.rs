@@ -21,6 +21,7 @@ mod replay;
 mod runs;
 mod script;
 mod selfcheck;
+mod stopping;
 mod store;
 mod store_file;
 mod store_maintenance;
