@@ -47,7 +47,7 @@ pub(crate) enum Ordering<'p> {
 impl<'p> Ordering<'p> {
     pub(crate) fn of(plan: &'p Plan) -> Self {
         let rules = plan.control.stop.iter();
-        let found = rules.filter_map(|rule| match &rule.rule {
+        let mut found = rules.filter_map(|rule| match &rule.rule {
             Rule::Confidence { seed, .. } => Some(Self::Drawn(seed)),
             Rule::TopK => {
                 let (reduce, by, _, order) = plan.ranking(&rule.reduce)?;
@@ -62,7 +62,7 @@ impl<'p> Ordering<'p> {
             Rule::Threshold { .. } | Rule::Examples { .. } => None,
         });
         // A plan has at most one rule that orders.
-        found.last().unwrap_or(Self::Plain)
+        found.next().unwrap_or(Self::Plain)
     }
 
     /// The turn of a unit by its fact, decided or not: only id, position and columns are looked at.

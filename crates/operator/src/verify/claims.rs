@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::conclusions::conclude;
 use super::derive::tally;
 use super::difference::difference;
+use super::promise::Put;
 use super::shape::Leaf;
-use super::stopping::Put;
-use super::{Place, Report, Subject, stopping, summaries, wording};
+use super::{Place, Report, Subject, promise, summaries, wording};
 use crate::answer::Claim;
 use crate::coverage::Counts;
 use crate::fact::Cite;
@@ -36,7 +36,7 @@ pub(super) fn derive(
             let concluded = conclude(plan, reduce, leaves, counts)?;
             let concluded = unsealed(reduce, counts).map_or(concluded, Err);
             let put = concluded.and_then(|mut stated| {
-                let put = stopping::put(plan, reduce, stop, &mut stated)?;
+                let put = promise::put(plan, reduce, stop, &mut stated)?;
                 Ok((stated, put))
             });
             let (stated, put) = match put {

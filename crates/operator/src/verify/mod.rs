@@ -10,7 +10,7 @@
 //!   wording.rs, claims.rs            every claim, from all facts at once
 //! observations.rs                    what tools answered, against the facts that rest on it
 //! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
-//! stopping.rs                        where a run may have stopped early, and what it may then claim
+//! stopping.rs, share.rs, promise.rs  where a run may have stopped early, and what it may then claim
 //! audit.rs, quarantine.rs            what a sample proves; what an open breaker leaves
 //! answer.rs                          coverage and the head of the answer
 //! witness.rs, directory.rs           the two forms in which a fold is kept
@@ -41,10 +41,12 @@ mod hash;
 mod lineage;
 mod nodes;
 mod observations;
+mod promise;
 mod prose;
 mod quarantine;
 mod read;
 mod shape;
+mod share;
 mod sources;
 mod spec;
 mod states;

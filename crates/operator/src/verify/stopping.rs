@@ -2,32 +2,26 @@
 //!
 //! Turns are drawn and ordered again from the facts, each rule is searched for the first turn before
 //! which it is met, and no unit before that may have been left out, nor any after it have an answer.
-//! Bounds are tested by the probabilities that define them, summed in another way than they were found.
+//! Units before it that have no answer for another reason leave the best incomplete.
 
-use serde_json::{Value, json};
-
-use super::conclusions::Stated;
 use super::difference::difference;
 use super::read::{number, selects};
 use super::shape::key;
-use super::wording::{condition, fill};
+use super::share::Survey;
 use super::{Place, Report, Subject};
 use crate::canonical::Canonical;
 use crate::column::ColumnValue;
 use crate::fact::{Fact, Status};
 use crate::group;
 use crate::id::ContentHash;
-use crate::infer::PPM;
 use crate::plan::{Operation, Order, Plan, Reduce, Rule, StopRule};
-use crate::stopping::{Interval, RuleReport, StopReport};
+use crate::stopping::{RuleReport, StopReport};
 
 /// How the reason of a unit begins that a rule left out.
 const BY_RULE: &str = "stopped by rule: ";
-/// How far a tail may miss the allowed error by the rounding of its sum.
-const ROUNDING: f64 = 1e-6;
 
 /// A unit's turn, and its place among the best where a rule ranks: the smaller, the better.
-type Turn<'f> = ((bool, Option<(i64, u128)>, [u8; 32], u32), &'f Fact);
+pub(super) type Turn<'f> = ((bool, Option<(i64, u128)>, [u8; 32], u32), &'f Fact);
 
 /// What an answer with stopping rules must say of itself; none where the plan has none.
 ///
@@ -269,185 +263,4 @@ fn settled(plan: &Plan, reduce: &Reduce, turns: &[Turn<'_>], before: &[&Fact]) -
         found += usize::from(selects(&reduce.filter, fact));
     }
     Some(turns.len())
-}
-
-/// A share in a population whose units come in random order.
-struct Survey<'s, 'f> {
-    reduce: &'s Reduce,
-    turns: &'s [Turn<'f>],
-    /// Logarithms of factorials.
-    logs: &'s [f64],
-    alpha_ppm: u32,
-    recorded: Option<&'s Interval>,
-}
-
-impl Survey<'_, '_> {
-    /// The first look at which the interval is narrow enough, and that interval, or else the latest.
-    fn narrow(&self, looks: &[u64], width_ppm: u64) -> (Option<usize>, Option<Interval>) {
-        let whole = self.turns.len();
-        let sizes = looks.iter().filter_map(|look| usize::try_from(*look).ok());
-        let mut sizes: Vec<usize> = sizes.filter(|size| *size < whole).collect();
-        sizes.extend((whole > 0).then_some(whole));
-        let mut latest = None;
-        for size in sizes {
-            let sample = &self.turns[..size];
-            let never = |fact: &Fact| matches!(fact.status, Status::Cancelled | Status::NotRun);
-            if sample.iter().any(|(_, fact)| never(fact)) {
-                break;
-            }
-            let interval = self.look(sample);
-            let width = u64::from(interval.high_ppm - interval.low_ppm);
-            latest = Some(interval);
-            if width <= width_ppm {
-                return (Some(size), latest);
-            }
-        }
-        (None, latest)
-    }
-
-    fn look(&self, sample: &[Turn<'_>]) -> Interval {
-        let count = |test: &dyn Fn(&Fact) -> bool| {
-            let hits = sample.iter().filter(|(_, fact)| test(fact));
-            hits.count() as u64
-        };
-        let matching = count(&|fact| selects(&self.reduce.filter, fact));
-        let unknown = count(&|fact| matches!(fact.status, Status::Abstained | Status::Errored));
-        let (size, whole) = (sample.len() as u64, self.turns.len() as u64);
-        let said = self.recorded.filter(|recorded| recorded.sample == size);
-        let low = said.and_then(|said| whole.checked_sub(said.low));
-        let low = whole - self.most(size, size - matching, low);
-        let high = self.most(size, matching + unknown, said.map(|said| said.high));
-        let million = u128::from(PPM);
-        let share = |units: u64| u128::from(units) * million;
-        Interval {
-            sample: size,
-            matching,
-            unknown,
-            low,
-            high,
-            low_ppm: (share(low) / u128::from(whole)) as u32,
-            high_ppm: share(high).div_ceil(u128::from(whole)) as u32,
-        }
-    }
-
-    /// The most units of a kind that there can be, of which a sample has `found`.
-    fn most(&self, size: u64, found: u64, said: Option<u64>) -> u64 {
-        let whole = self.turns.len() as u64;
-        let most = whole - (size - found);
-        let alpha = f64::from(self.alpha_ppm) / f64::from(PPM);
-        let chance = |units: u64| self.tail(size, units, found);
-        let exact = |units: &u64| {
-            (found..=most).contains(units)
-                && chance(*units) >= alpha * (1.0 - ROUNDING)
-                && (*units == most || chance(*units + 1) < alpha * (1.0 + ROUNDING))
-        };
-        if let Some(said) = said.filter(exact) {
-            return said;
-        }
-        let (mut holds, mut beyond) = (found, most + 1);
-        while beyond - holds > 1 {
-            let middle = holds + (beyond - holds) / 2;
-            match chance(middle) >= alpha {
-                true => holds = middle,
-                false => beyond = middle,
-            }
-        }
-        holds
-    }
-
-    /// Probability that a sample has at most `found` of so many units of the whole.
-    fn tail(&self, size: u64, units: u64, found: u64) -> f64 {
-        let whole = self.turns.len() as u64;
-        let log = |n: u64| self.logs[n as usize];
-        let choose = |n: u64, k: u64| log(n) - log(k) - log(n - k);
-        (0..=found.min(units).min(size))
-            .filter(|hit| size - hit <= whole - units)
-            .map(|hit| {
-                let ways = choose(units, hit) + choose(whole - units, size - hit);
-                (ways - choose(whole, size)).exp()
-            })
-            .sum()
-    }
-}
-
-/// How a claim under a rule is put.
-pub(super) enum Put {
-    Plainly,
-    After(&'static str),
-    Words(String),
-}
-
-/// Puts what was concluded as its rule promises it; otherwise why it cannot be.
-pub(super) fn put(
-    plan: &Plan,
-    reduce: &Reduce,
-    stop: Option<&StopReport>,
-    stated: &mut Stated,
-) -> Result<Put, String> {
-    let mut rules = plan.control.stop.iter();
-    let rule = rules.find(|rule| rule.reduce == reduce.name);
-    let (Some(StopRule { rule, .. }), Some(stop)) = (rule, stop) else {
-        return Ok(Put::Plainly);
-    };
-    match (rule, stop.stopped_after) {
-        (Rule::Threshold { at_least }, Some(_)) => {
-            stated.value = json!({ "at_least": at_least });
-            stated.count = *at_least;
-            Ok(Put::After("at least "))
-        }
-        (Rule::Examples { k }, Some(_)) => {
-            let most = *k as usize;
-            if let Value::Array(units) = &mut stated.value {
-                units.truncate(most);
-            }
-            stated.units.truncate(most);
-            stated.count = stated.count.min(u64::from(*k));
-            stated.total = stated.total.min(u64::from(*k));
-            Ok(Put::After("examples, not all: "))
-        }
-        (Rule::Confidence { alpha_ppm, .. }, _) => {
-            let mut rows = stop.rules.iter();
-            let row = rows.find(|row| row.reduce == reduce.name);
-            let Some(found) = row.and_then(|row| row.interval.as_ref()) else {
-                return Err(
-                    "fewer units have an answer than its first look needs; run again with a larger budget"
-                        .to_owned(),
-                );
-            };
-            let whole = stop.population;
-            let Interval {
-                sample,
-                matching,
-                unknown,
-                low,
-                high,
-                ..
-            } = found;
-            stated.value = json!({
-                "low_ppm": found.low_ppm, "high_ppm": found.high_ppm, "low": low, "high": high,
-                "population": whole, "sample": sample, "matching": matching, "unknown": unknown,
-            });
-            stated.count = *sample;
-            let percent = |tenths: u32| match tenths % 10 {
-                0 => format!("{} %", tenths / 10),
-                part => format!("{}.{part} %", tenths / 10),
-            };
-            let (from, to) = (found.low_ppm / 1_000, found.high_ppm.div_ceil(1_000));
-            let value = format!("{} to {}", percent(from), percent(to));
-            let words = match &reduce.claim {
-                Some(claim) => fill(claim, &value, *sample),
-                None => {
-                    let having = condition(&reduce.filter);
-                    let having = having.strip_prefix(" with ").unwrap_or_default();
-                    format!("{value} of {whole} units have {having}")
-                }
-            };
-            let sure = percent((PPM - alpha_ppm) / 1_000);
-            Ok(Put::Words(format!(
-                "{words} ({low} to {high} units, {sure} confidence: {sample} asked in random order, \
-                 {matching} of them so, {unknown} undecided)"
-            )))
-        }
-        _ => Ok(Put::Plainly),
-    }
 }
