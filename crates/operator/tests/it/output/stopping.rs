@@ -341,7 +341,7 @@ fn equal_texts_of_different_waves_are_asked_once() {
 fn stages_and_canaries_go_along_with_a_rule() {
     let more = "[[stage]]\nname = \"route\"\nop = \"select\"\nwhy = \"no field says it\"\n\
                 rubric = \"Choose.\"\nquestion = \"What is to be done?\"\n\
-                options = [{ name = \"judge\", run = [\"judge\"] }, { name = \"drop\", then = \"exclude\" }]\n\
+                options = [{ name = \"judge\", run = [\"judge\"] }, { name = \"read\", run = [\"judge\"] }]\n\
                 [[stage]]\nname = \"judge\"\nop = \"map\"\n\
                 [canary]\nevery = 5\nseed = \"s\"\n";
     let canaries: String = (0..4).map(|id| format!(
