@@ -431,3 +431,19 @@ pub trait Infer {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::CancelFlag;
+
+    #[test]
+    fn a_part_is_cancelled_with_the_whole_and_the_whole_not_with_a_part() {
+        let whole = CancelFlag::new();
+        let (part, other) = (whole.part(), whole.part());
+        part.cancel();
+        assert!(part.is_cancelled() && part.part().is_cancelled());
+        assert!(!whole.is_cancelled() && !other.is_cancelled());
+        whole.clone().cancel();
+        assert!(whole.is_cancelled() && other.is_cancelled());
+    }
+}

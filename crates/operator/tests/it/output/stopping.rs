@@ -373,3 +373,29 @@ fn stages_and_canaries_go_along_with_a_rule() {
         .collect();
     assert_eq!(named, ["old", "sure", "route", "judge"]);
 }
+
+#[test]
+fn what_tools_showed_of_units_that_were_left_out_is_left_out_too() {
+    use super::tool_stages;
+    let home = tempfile::tempdir().unwrap();
+    let input = home.path().join("issues.json");
+    std::fs::write(&input, serde_json::to_vec(&tool_stages::issues()).unwrap()).unwrap();
+    let rule = "[control]\nstop = [{ reduce = \"locked\", rule = \"examples\", k = 2 }]\n";
+    let text = tool_stages::plan("", "").text + rule;
+    let plan = Plan::parse(&text, "plan.toml").unwrap();
+    let path = home.path().join("run");
+    let ran = tool_stages::go(&plan, tool_stages::threads(), (None, Some(&path)), false).unwrap();
+    assert!(stopped_after(&ran.outcome).is_some());
+    let observed = |fact: &&Fact| fact.path.iter().any(|step| step.observed.is_some());
+    let observed = ran.outcome.facts.iter().filter(observed).count();
+    let rows = std::fs::read_to_string(path.join("observations.jsonl")).unwrap();
+    assert_eq!(rows.lines().count(), observed);
+    assert!(
+        observed < ran.calls.len(),
+        "more was called for than counts"
+    );
+    let report = verify_directory(&path, Some(&input)).unwrap();
+    let found: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+    let excluded = |finding: &&String| !finding.contains("which only answers");
+    assert_eq!(found.iter().filter(excluded).count(), 0, "{found:?}");
+}

@@ -159,3 +159,22 @@ fn a_budget_of_money_stops_the_run_and_is_told() {
     assert_eq!(reason, Some("budget money_max_micros"));
     assert!(!outcome.answer.complete);
 }
+
+#[test]
+fn a_budget_that_is_spent_before_a_rule_is_met_is_told_as_the_budget() {
+    let rule = super::threshold(8);
+    let plan = plan(&format!(
+        "[control]\nstop = [{rule}]\n[budget]\nmoney_max_micros = 9\n\
+         price = {{ prompt_per_million_micros = 300_000 }}\n"
+    ));
+    let mut flaky = Flaky::new(FailReason::Transport, &[]);
+    let partition = units(&plan, &records(600));
+    let (outcome, _) = run_with(&plan, &partition, &mut flaky, Setup::default()).unwrap();
+    assert_eq!(super::with(&outcome, Status::Decided), [0, 1, 2]);
+    assert_eq!(outcome.answer.coverage.not_run, 597);
+    let of_budget =
+        |fact: &operator::fact::Fact| fact.reason.as_deref() == Some("budget money_max_micros");
+    assert!(outcome.facts[3..].iter().all(of_budget));
+    assert!(!outcome.answer.complete && super::stopped_after(&outcome).is_none());
+    assert_eq!(outcome.answer.claims[0].value, json!(3));
+}
