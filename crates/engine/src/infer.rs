@@ -110,6 +110,7 @@ impl LocalInfer {
             runner, tokenizer, ..
         } = self;
         let mut done = vec![false; job.units.len()];
+        let mut begun = vec![false; job.units.len()];
         std::thread::scope(|scope| {
             let (to, ready) = sync_channel(AHEAD_UNITS);
             let (close, units) = (&split.close, job.units);
@@ -137,6 +138,7 @@ impl LocalInfer {
                     let next = next?;
                     match next.request {
                         Ok(request) => {
+                            begun[next.place] = true;
                             requests.push(request);
                             owners.push((next.place, next.choices));
                         }
@@ -174,7 +176,11 @@ impl LocalInfer {
             Ok::<_, EngineError>(())
         })?;
         for place in (0..done.len()).filter(|place| !done[*place]) {
-            sink(without_answer(job.units, place, UnitOutcome::Cancelled));
+            let outcome = match begun[place] {
+                true => UnitOutcome::Cancelled,
+                false => UnitOutcome::NotRun,
+            };
+            sink(without_answer(job.units, place, outcome));
         }
         usage.forwards = self.runner.model().forwards() - forwards;
         Ok(usage)

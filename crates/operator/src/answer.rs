@@ -10,7 +10,7 @@ mod wording;
 
 pub use page::render_page;
 pub use selection::{OptionRow, Rivalry, Selection, selections};
-pub(crate) use wording::{fill, gap};
+pub(crate) use wording::{fill, gap, gap_by_rule};
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -27,6 +27,7 @@ use crate::fold::Hashes;
 use crate::id::{ContentHash, UnitId};
 use crate::ops::prefilter::shared_reason;
 use crate::ops::{Partition, Unit};
+use crate::stopping::StopReport;
 use crate::text;
 
 /// Version of `answer.json`.
@@ -119,7 +120,8 @@ pub struct CitedAnswer {
     pub backend: AnswerBackend,
     /// True when answers were replayed or scripted; such an answer proves nothing about a model.
     pub simulated: bool,
-    /// True when no unit errored, was cancelled or was left unasked.
+    /// True when no unit errored, was cancelled or was left unasked; where the plan declares stopping
+    /// rules, when everything is there that the claims promise under them.
     pub complete: bool,
     /// Hash of the answer.
     pub result_hash: ContentHash,
@@ -134,6 +136,9 @@ pub struct CitedAnswer {
     /// What selectors chose and what came of it; empty where the plan has none or a breaker opened.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub selections: Vec<Selection>,
+    /// How far the run went, where the plan lets it stop early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopReport>,
     /// What was found in a sample of what had not been; absent where the plan asks for no audit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditReport>,
@@ -193,6 +198,9 @@ impl CitedAnswer {
             let selections = serde_json::to_value(&self.selections).unwrap_or_default();
             canonical.text("selections").value(&selections);
         }
+        if let Some(stop) = &self.stop {
+            stop.encode(&mut canonical);
+        }
         if let Some(audit) = &self.audit {
             canonical.text("audit").value(&audit.content());
         }
@@ -228,7 +236,11 @@ impl CitedAnswer {
                 self.coverage.units
             ));
         }
-        if self.complete != self.coverage.complete() {
+        let complete = self
+            .stop
+            .as_ref()
+            .map_or_else(|| self.coverage.complete(), |stop| stop.complete);
+        if self.complete != complete {
             problems.push(format!(
                 "complete is {}, the counts say otherwise",
                 self.complete

@@ -90,6 +90,15 @@ pub enum Event {
         /// Units whose text equals that of an earlier one, whose answer they get.
         duplicates: u64,
     },
+    /// Units are asked again whose backend could not be reached.
+    Retried {
+        /// Name of the stage.
+        stage: String,
+        /// Units.
+        units: u64,
+        /// Which attempt begins; the first is 1.
+        attempt: u32,
+    },
     /// A unit got its fact.
     Unit {
         /// The unit.

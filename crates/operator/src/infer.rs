@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::ops::AddAssign;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -63,24 +64,46 @@ impl Labels {
     }
 }
 
-/// Tells a running job to stop; may be set from another thread.
+/// Tells a running job to stop; may be set from another thread. A clone is the same flag.
+#[derive(Debug, Clone, Default)]
+pub struct CancelFlag(Arc<Flag>);
+
 #[derive(Debug, Default)]
-pub struct CancelFlag(AtomicBool);
+struct Flag {
+    set: AtomicBool,
+    /// Set where the whole is stopped of which this is a part.
+    above: Option<Arc<Flag>>,
+}
+
+impl Flag {
+    fn is_set(&self) -> bool {
+        let above = self.above.as_ref();
+        self.set.load(Ordering::Acquire) || above.is_some_and(|above| above.is_set())
+    }
+}
 
 impl CancelFlag {
     /// A flag that is not set.
-    pub const fn new() -> Self {
-        Self(AtomicBool::new(false))
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A flag for a part of the work: it is set with this one, and can be set alone.
+    pub fn part(&self) -> Self {
+        Self(Arc::new(Flag {
+            set: AtomicBool::new(false),
+            above: Some(Arc::clone(&self.0)),
+        }))
     }
 
     /// Sets the flag for ever.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.set.store(true, Ordering::Release);
     }
 
     /// Whether the flag is set.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.is_set()
     }
 }
 
@@ -406,5 +429,21 @@ pub trait Infer {
     /// answers.
     fn as_compose(&mut self) -> Option<&mut dyn Compose> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CancelFlag;
+
+    #[test]
+    fn a_part_is_cancelled_with_the_whole_and_the_whole_not_with_a_part() {
+        let whole = CancelFlag::new();
+        let (part, other) = (whole.part(), whole.part());
+        part.cancel();
+        assert!(part.is_cancelled() && part.part().is_cancelled());
+        assert!(!whole.is_cancelled() && !other.is_cancelled());
+        whole.clone().cancel();
+        assert!(whole.is_cancelled() && other.is_cancelled());
     }
 }

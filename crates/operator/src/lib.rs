@@ -10,6 +10,7 @@
 //! | map       | units -> facts          | map(a ++ b) = map(a) ++ map(b) given the same answers |
 //! | reduce    | facts -> folded         | fold(a ++ b) = merge(fold a, fold b), in any order    |
 //! | summary   | claims -> prose         | none: code reads its numbers and ids again or refuses |
+//! | control   | plan -> turns           | a run stops only where what is left cannot change a claim |
 //! | effect    | facts -> receipts       | exactly once per key; what is unknown is read, not redone |
 //!
 //! The crate asks questions through the trait [`infer::Infer`] and knows nothing of who answers: no
@@ -53,6 +54,7 @@ pub mod replay;
 pub mod run;
 pub mod run_directory;
 pub mod selfcheck;
+pub mod stopping;
 pub mod store;
 pub mod survey;
 pub mod text;

@@ -20,8 +20,10 @@
 //! ```
 
 mod audit;
+mod budget;
 mod canary;
 mod check;
+mod control;
 pub mod effect;
 mod effect_file;
 mod file;
@@ -49,7 +51,9 @@ use crate::predicate::Predicate;
 use crate::record::Format;
 
 pub use audit::{AUDIT_STAGE, AuditSpec, Auditor, Unknown};
+pub use budget::{Budget, Price};
 pub use canary::{Abstention, CanarySpec, InlineCanary};
+pub use control::{Control, Rule, StopRule};
 pub use index::{ClassifierIndex, ClassifierSource, Index, IndexKind, SearchIndex, SqlIndex};
 pub use operation::{
     ColumnRef, Contract, Filter, JoinKind, JoinSide, KeySource, Measure, Operation, Order, Reduce,
@@ -116,6 +120,8 @@ pub struct Plan {
     pub audit: Option<AuditSpec>,
     /// What the verified answer may change outside, in order.
     pub effects: Vec<effect::EffectSpec>,
+    /// When a run may stop early, and how often a unit is asked.
+    pub control: Control,
     /// Limits of a run.
     pub budget: Budget,
     /// Whether the file names its stages.
@@ -295,20 +301,6 @@ impl FoldKey {
             Self::Ordinal => "ordinal",
         }
     }
-}
-
-/// Limits of a run; they are not part of the plan's hash, for they say how far, not what.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Budget {
-    /// Most units sent to the model.
-    pub units_max: Option<u64>,
-    /// Most seconds.
-    pub seconds_max: Option<u64>,
-    /// Most computed tokens.
-    pub tokens_max: Option<u64>,
-    /// Most calls of all tools together, retries included.
-    pub tool_calls_max: Option<u64>,
 }
 
 impl Plan {

@@ -105,6 +105,9 @@ fn render_coverage(out: &mut String, answer: &CitedAnswer) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     line!(out, "{table}");
+    if let Some(stop) = &answer.stop {
+        line!(out, "STOPPING RULES: {}", stop.text);
+    }
     if !answer.complete {
         line!(out, "INCOMPLETE: some records have no answer:");
         for reason in answer.coverage_by_reason.iter().filter(|reason| {
@@ -145,6 +148,14 @@ fn render_usage(out: &mut String, answer: &CitedAnswer, usage: &RunUsage) {
     let job = &usage.job;
     line!(out, "\nmodel            {}", answer.backend.name);
     line!(out, "tokens computed  {}", job.computed_tokens);
+    if let Some(micros) = usage.money_micros {
+        line!(
+            out,
+            "money            {}.{:06}",
+            micros / 1_000_000,
+            micros % 1_000_000
+        );
+    }
     let forks = match (job.forks, job.prefix_computed_tokens) {
         (0, _) => String::new(),
         (forks, computed) => format!(

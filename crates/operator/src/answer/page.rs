@@ -41,6 +41,9 @@ fn write_page(page: &mut String, answer: &CitedAnswer, usage: &RunUsage) -> std:
             "> **INCOMPLETE**: some units have no answer; see the coverage.\n"
         )?;
     }
+    if let Some(stop) = &answer.stop {
+        writeln!(page, "> **STOPPING RULES**: {}.\n", escape(&stop.text))?;
+    }
     write_coverage(page, answer)?;
     writeln!(page, "\n## Answer\n")?;
     if answer.claims.is_empty() {

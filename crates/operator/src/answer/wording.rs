@@ -25,6 +25,16 @@ pub(crate) fn fill(wording: &str, value: &str, count: u64) -> String {
 
 /// Says what a claim does not cover; empty when it covers everything.
 pub(crate) fn gap(counts: Counts) -> String {
+    let incomplete = !counts.complete();
+    gap_with(counts, if incomplete { "incomplete: " } else { "" })
+}
+
+/// As [`gap`], of a run that stopped where its rules allow it.
+pub(crate) fn gap_by_rule(counts: Counts) -> String {
+    gap_with(counts, "stopped by rule: ")
+}
+
+fn gap_with(counts: Counts, whole: &str) -> String {
     let mut gaps = Vec::new();
     for (count, name) in [
         (counts.abstained, "abstained"),
@@ -39,11 +49,6 @@ pub(crate) fn gap(counts: Counts) -> String {
     if gaps.is_empty() {
         return String::new();
     }
-    let whole = if counts.complete() {
-        ""
-    } else {
-        "incomplete: "
-    };
     format!(
         " ({whole}of {} units {} and are not counted)",
         counts.units,

@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::audit::AuditFile;
 use super::canary::CanaryFile;
+use super::control::ControlFile;
 use super::effect_file::EffectFile;
 use super::index_file::IndexFile;
 use super::locate::plan_error;
@@ -54,6 +55,7 @@ pub(super) struct PlanFile {
     pub(super) effect: Vec<Spanned<EffectFile>>,
     #[serde(default)]
     pub(super) tool: Vec<Spanned<ToolFile>>,
+    pub(super) control: Option<Spanned<ControlFile>>,
     #[serde(default)]
     pub(super) budget: Budget,
 }

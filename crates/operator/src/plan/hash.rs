@@ -70,6 +70,7 @@ impl Plan {
         if let Some(audit) = &self.audit {
             audit.encode(&mut canonical);
         }
+        self.control.encode(&mut canonical);
         if !self.effects.is_empty() {
             effect::encode(&mut canonical, &self.effects);
         }

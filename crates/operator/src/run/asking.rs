@@ -15,8 +15,8 @@ use crate::event::Event;
 use crate::fact::{Fact, Status, Step};
 use crate::id::{FactKey, UnitId};
 use crate::infer::{
-    BackendIdentity, Completion, FailReason, Infer, InferError, InferJob, UnitOutcome, UnitTexts,
-    UnitUsage,
+    BackendIdentity, Completion, FailReason, Infer, InferError, InferJob, JobUsage, UnitOutcome,
+    UnitTexts, UnitUsage,
 };
 use crate::ops::{Unit, Units, map};
 use crate::plan::{EvidenceMode, Plan, Select, Stage, StageOp, Then, Turn};
@@ -27,6 +27,8 @@ use crate::text::{self, TextProblem, UnitText};
 struct Asked {
     flight: Flight,
     key: FactKey,
+    /// What earlier attempts cost.
+    spent: UnitUsage,
     /// Later units whose text is equal: they get its answer.
     same: Vec<Flight>,
 }
@@ -113,6 +115,10 @@ struct Round<'r> {
     onward: Vec<Flight>,
     done: u64,
     usage: UnitUsage,
+    /// How often units have been asked, this time included.
+    attempt: u32,
+    /// What came of units that may be asked again, by place in the job, with what it cost.
+    again: HashMap<usize, (UnitOutcome, UnitUsage)>,
 }
 
 /// How a unit's answer came about.
@@ -151,11 +157,22 @@ impl Pass<'_, '_> {
             onward: Vec::new(),
             done: 0,
             usage: UnitUsage::default(),
+            attempt: 1,
+            again: HashMap::new(),
         };
         let flights = self.relate(flights, stage, &turn, &mut round.onward)?;
         let asked = self.recall(flights, &mut round)?;
         let unproven = withheld.is_some_and(Withheld::take_unproven);
-        let failure = self.ask(asked, &mut infer, unproven, &mut round)?;
+        let (mut failure, mut again) = self.ask(asked, &mut infer, unproven, &mut round)?;
+        while !again.is_empty() {
+            round.attempt += 1;
+            self.journal.log(Event::Retried {
+                stage: stage.name.clone(),
+                units: again.len() as u64,
+                attempt: round.attempt,
+            })?;
+            (failure, again) = self.ask(again, &mut infer, false, &mut round)?;
+        }
         Ok(StageOutcome {
             onward: round.onward,
             failure,
@@ -208,6 +225,7 @@ impl Pass<'_, '_> {
                 asked.push(Asked {
                     flight,
                     key,
+                    spent: UnitUsage::default(),
                     same: Vec::new(),
                 });
                 continue;
@@ -242,24 +260,25 @@ impl Pass<'_, '_> {
     }
 
     /// Asks the backend in one job and lands every unit of it; nothing left asks nothing, but for
-    /// canaries where answers were looked up that none has vouched for.
+    /// canaries where answers were looked up that none has vouched for. Returns what is to be asked again.
     fn ask(
         &mut self,
         asked: Vec<Asked>,
         infer: &mut Guarded<'_, '_>,
         unproven: bool,
         round: &mut Round<'_>,
-    ) -> Result<Option<InferError>, OperatorError> {
+    ) -> Result<(Option<InferError>, Vec<Asked>), OperatorError> {
         if asked.is_empty() && !unproven {
-            return Ok(None);
+            return Ok((None, Vec::new()));
         }
+        round.usage = UnitUsage::default();
         let mut done = vec![false; asked.len()];
         let places: HashMap<UnitId, usize> = asked
             .iter()
             .enumerate()
             .map(|(place, asked)| (asked.flight.kept.id.clone(), place))
             .collect();
-        let cancel = self.options.cancel;
+        let cancel = &self.job_cancel();
         let texts = Texts {
             plan: self.plan,
             units: self.units,
@@ -273,7 +292,7 @@ impl Pass<'_, '_> {
             cancel,
         };
         let mut broken: Option<OperatorError> = None;
-        let result = infer.infer(job, &mut |completion| {
+        let mut receive = |completion| {
             // The seam takes no error back: the first one is kept, and the job is told to stop.
             if broken.is_none() {
                 let received = self.receive(completion, &asked, &mut done, &places, round);
@@ -282,7 +301,11 @@ impl Pass<'_, '_> {
                     broken = Some(error);
                 }
             }
-        });
+        };
+        let result = match cancel.is_cancelled() {
+            true => Ok(JobUsage::default()),
+            false => infer.infer(job, &mut receive),
+        };
         if let Some(error) = broken {
             return Err(error);
         }
@@ -308,13 +331,24 @@ impl Pass<'_, '_> {
             (None, None, true) => String::from("cancelled before it was asked"),
             (None, None, false) => String::from("the backend did not complete it"),
         };
-        let left = asked.into_iter().zip(done).filter(|(_, done)| !done);
-        for (left, _) in left {
-            for flight in std::iter::once(left.flight).chain(left.same) {
-                self.leave(flight, round.stage, Status::NotRun, reason.clone())?;
+        let stopped = failure.is_some() || cancel.is_cancelled();
+        let mut outcomes = std::mem::take(&mut round.again);
+        let mut again = Vec::new();
+        for (place, mut left) in asked.into_iter().enumerate() {
+            if let Some((outcome, usage)) = outcomes.remove(&place) {
+                if stopped {
+                    self.conclude_all(&left, &outcome, usage, round)?;
+                } else {
+                    left.spent += usage;
+                    again.push(left);
+                }
+            } else if !done[place] {
+                for flight in std::iter::once(left.flight).chain(left.same) {
+                    self.leave(flight, round.stage, Status::NotRun, reason.clone())?;
+                }
             }
         }
-        Ok(failure)
+        Ok((failure, again))
     }
 
     /// Tells what became of canaries, and stops the run where a breaker is open.
@@ -325,13 +359,14 @@ impl Pass<'_, '_> {
         if let Some(trip) = infer.trip() {
             let reason = trip.to_string();
             self.spent.over = Some(reason.clone());
+            self.options.cancel.cancel();
             let trip = trip.clone();
             self.journal.log(Event::BreakerOpen { trip, reason })?;
         }
         Ok(())
     }
 
-    /// Turns one completion into a fact and remembers its answers.
+    /// Turns one completion into a fact, or keeps it for another attempt.
     fn receive(
         &mut self,
         completion: Completion,
@@ -348,53 +383,69 @@ impl Pass<'_, '_> {
             return Err(OperatorError::DuplicateCompletion { unit_id });
         }
         let (first, usage) = (&asked[place], completion.usage);
-        let evidence = round.turn.evidence;
-        let read = show(self.plan, self.units, evidence, &first.flight);
-        let outcome = match (completion.outcome, &read) {
-            (UnitOutcome::Answered(_), Err(problem)) => problem.clone().into(),
-            (UnitOutcome::Answered(answers), Ok((_, shown))) => {
-                match map::check(&round.turn.questions, shown, &answers) {
-                    Ok(()) => UnitOutcome::Answered(answers),
-                    Err(message) => UnitOutcome::Failed {
-                        reason: FailReason::Schema,
-                        message,
-                    },
-                }
-            }
-            (other, _) => other,
-        };
-        if let (UnitOutcome::Answered(answers), Some(store)) = (&outcome, round.store) {
-            let answers = answers.clone();
-            store.put(
-                &first.key,
-                &StoredAnswers {
-                    answers,
-                    cost: usage,
-                },
-            )?;
+        let outcome = completion.outcome;
+        let transport = FailReason::Transport;
+        let transient =
+            matches!(&outcome, UnitOutcome::Failed { reason, .. } if *reason == transport);
+        if transient && round.attempt < self.plan.control.attempts_max {
+            round.again.insert(place, (outcome, usage));
+        } else {
+            self.conclude_all(first, &outcome, usage, round)?;
+            round.done += 1;
         }
-        let manner = Manner {
-            cost: usage,
-            ..Manner::default()
-        };
-        self.conclude(first.flight.clone(), read, &outcome, round, manner)?;
         self.spend(usage);
-        for flight in &first.same {
-            let read = show(self.plan, self.units, evidence, flight);
-            let manner = Manner {
-                same_as: Some(first.flight.kept.id.clone()),
-                ..Manner::default()
-            };
-            self.conclude(flight.clone(), read, &outcome, round, manner)?;
-            self.usage.tokens_as_if_uncached += usage.prompt_tokens;
-        }
-        round.done += 1;
+        self.usage.tokens_as_if_uncached += usage.prompt_tokens * first.same.len() as u64;
         round.usage += usage;
         self.journal.log(Event::Progress {
             done: round.done,
             asked: asked.len() as u64,
         })?;
         self.check_budget(round.stage.pass);
+        Ok(())
+    }
+
+    /// Lands a unit that was asked, and all whose texts equal its own; remembers its answers.
+    fn conclude_all(
+        &mut self,
+        first: &Asked,
+        outcome: &UnitOutcome,
+        usage: UnitUsage,
+        round: &mut Round<'_>,
+    ) -> Result<(), OperatorError> {
+        let evidence = round.turn.evidence;
+        let read = show(self.plan, self.units, evidence, &first.flight);
+        let checked = match (outcome, &read) {
+            (UnitOutcome::Answered(_), Err(problem)) => problem.clone().into(),
+            (UnitOutcome::Answered(answers), Ok((_, shown))) => {
+                match map::check(&round.turn.questions, shown, answers) {
+                    Ok(()) => outcome.clone(),
+                    Err(message) => UnitOutcome::Failed {
+                        reason: FailReason::Schema,
+                        message,
+                    },
+                }
+            }
+            (other, _) => (*other).clone(),
+        };
+        let mut cost = first.spent;
+        cost += usage;
+        if let (UnitOutcome::Answered(answers), Some(store)) = (&checked, round.store) {
+            let answers = answers.clone();
+            store.put(&first.key, &StoredAnswers { answers, cost })?;
+        }
+        let manner = Manner {
+            cost,
+            ..Manner::default()
+        };
+        self.conclude(first.flight.clone(), read, &checked, round, manner)?;
+        for flight in &first.same {
+            let read = show(self.plan, self.units, evidence, flight);
+            let manner = Manner {
+                same_as: Some(first.flight.kept.id.clone()),
+                ..Manner::default()
+            };
+            self.conclude(flight.clone(), read, &checked, round, manner)?;
+        }
         Ok(())
     }
 
@@ -557,12 +608,26 @@ impl Pass<'_, '_> {
             .is_some_and(|most| self.spent.usage.computed_tokens >= most)
         {
             self.spent.over = Some(String::from("budget tokens_max"));
+        } else if self.is_too_dear() {
+            self.spent.over = Some(String::from("budget money_max_micros"));
         } else if pass_over {
             self.spent.over = Some(String::from("tokens_max of the pass"));
         }
         if self.spent.over.is_some() {
             self.options.cancel.cancel();
         }
+    }
+}
+
+impl Pass<'_, '_> {
+    /// Whether the units' tokens cost as much as the budget has.
+    fn is_too_dear(&self) -> bool {
+        let (budget, usage) = (&self.plan.budget, &self.spent.usage);
+        let cost = budget
+            .price
+            .map(|price| price.of(usage.computed_tokens, usage.cached_tokens, 0));
+        cost.zip(budget.money_max_micros)
+            .is_some_and(|(cost, most)| cost >= most)
     }
 }
 

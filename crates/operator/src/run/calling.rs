@@ -114,7 +114,7 @@ impl<'a> Pass<'a, '_> {
         let asked = requests.len() as u64;
         let cache = store.map(StoredObservations);
         let cache = cache.as_ref().map(|cache| cache as _);
-        let cancel = self.options.cancel;
+        let cancel = &self.job_cancel();
         let mut readings: HashMap<ContentHash, Result<Arc<Reading>, ToolError>> = HashMap::new();
         let (mut seen, mut done) = (Vec::new(), 0);
         let usage = kernel.run(requests, cache, cancel, &mut |index, outcome| {
@@ -209,9 +209,9 @@ impl<'a> Pass<'a, '_> {
             text,
         };
         let hash = shown.hash();
-        if let Some(directory) = &mut self.journal.directory {
+        if self.journal.directory.is_some() {
             let redact = self.options.redact;
-            directory.append_observation(ObservationRow {
+            let row = ObservationRow {
                 unit_id: flight.kept.id.clone(),
                 stage: stage.name.clone(),
                 shown_hash: hash,
@@ -220,7 +220,8 @@ impl<'a> Pass<'a, '_> {
                 parts: parted.rows,
                 tool: tool.tool.clone(),
                 head: seen.observation.head.clone(),
-            })?;
+            };
+            self.keep_observation(flight.ordinal(), row)?;
         }
         flight.step(Step {
             observed: Some(hash),

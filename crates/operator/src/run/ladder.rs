@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Pass;
 use crate::coverage::Counts;
+use crate::fact::{Fact, Status};
 use crate::index::Indexes;
 use crate::ops::{Route, Unit, prefilter_watched};
 use crate::plan::{Plan, Stage};
@@ -143,6 +144,33 @@ impl Ladder {
         route
     }
 
+    /// The step of a stage; a run that may stop early comes to it more than once.
+    fn stage(&mut self, name: &str) -> &mut Rung {
+        let known = |rung: &Rung| rung.kind == RungKind::Stage && rung.name == name;
+        let place = match self.rungs.iter().position(known) {
+            Some(place) => place,
+            None => {
+                self.rungs.push(Rung::new(name, RungKind::Stage));
+                self.rungs.len() - 1
+            }
+        };
+        &mut self.rungs[place]
+    }
+
+    /// Counts a unit as stopped whose outcome at a stage came too late to matter.
+    pub(super) fn call_off(&mut self, fact: &Fact) {
+        let rung = self.stage(&fact.stage);
+        let counted = match fact.status {
+            Status::Decided => &mut rung.decided,
+            Status::Abstained => &mut rung.abstained,
+            Status::Errored => &mut rung.errored,
+            Status::Excluded => &mut rung.excluded,
+            Status::Cancelled | Status::NotRun => return,
+        };
+        *counted -= 1;
+        rung.stopped += 1;
+    }
+
     /// All steps, in order.
     pub fn into_rungs(self) -> Vec<Rung> {
         self.rungs
@@ -168,17 +196,15 @@ impl Pass<'_, '_> {
     /// Notes what became of the units that a stage took.
     pub(super) fn end_rung(&mut self, stage: &Stage, seen: u64, began: &Began) {
         let (now, then) = (self.settled, began.settled);
-        self.ladder.rungs.push(Rung {
-            seen,
-            decided: now.decided - then.decided,
-            excluded: now.excluded - then.excluded,
-            abstained: now.abstained - then.abstained,
-            errored: now.errored - then.errored,
-            stopped: now.cancelled + now.not_run - then.cancelled - then.not_run,
-            onward: seen - (now.units - then.units),
-            micros: self.journal.elapsed_us().saturating_sub(began.micros),
-            computed_tokens: self.usage.job.computed_tokens - began.tokens,
-            ..Rung::new(&stage.name, RungKind::Stage)
-        });
+        let rung = self.ladder.stage(&stage.name);
+        rung.seen += seen;
+        rung.decided += now.decided - then.decided;
+        rung.excluded += now.excluded - then.excluded;
+        rung.abstained += now.abstained - then.abstained;
+        rung.errored += now.errored - then.errored;
+        rung.stopped += now.cancelled + now.not_run - then.cancelled - then.not_run;
+        rung.onward += seen - (now.units - then.units);
+        rung.micros += self.journal.elapsed_us().saturating_sub(began.micros);
+        rung.computed_tokens += self.usage.job.computed_tokens - began.tokens;
     }
 }

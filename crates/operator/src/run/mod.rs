@@ -9,6 +9,7 @@ mod asking;
 mod auditing;
 mod backends;
 mod calling;
+mod control;
 mod flight;
 mod folding;
 mod journal;
@@ -47,6 +48,7 @@ pub use ladder::{Ladder, Rung, RungKind};
 use asking::Spent;
 use auditing::KnownLabels;
 use backends::Backends;
+use control::Control;
 use flight::Flight;
 use journal::Journal;
 
@@ -89,9 +91,26 @@ pub struct RunUsage {
     /// What the plan's summaries cost; no part of `job`.
     #[serde(default)]
     pub composed: ComposeUsage,
+    /// What the tokens cost by the plan's price, in millionths; absent where it names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub money_micros: Option<u64>,
     /// What each index, predicate and stage decided and cost, in order.
     #[serde(default)]
     pub ladder: Vec<Rung>,
+}
+
+impl RunUsage {
+    /// What all tokens cost by the plan's price; none where it names none.
+    fn money(&self, plan: &Plan) -> Option<u64> {
+        let (job, composed) = (&self.job, &self.composed);
+        plan.budget.price.map(|price| {
+            price.of(
+                job.computed_tokens + composed.computed_tokens,
+                job.cached_tokens + composed.cached_tokens,
+                job.generated_tokens + composed.generated_tokens,
+            )
+        })
+    }
 }
 
 /// What a run yields; with all its facts, or with [`Facts`] that are read one at a time.
@@ -217,6 +236,7 @@ pub fn run_over(
         labels: auditing::known_labels(plan)?,
         ladder: Ladder::new(plan, &indexes),
         settled: Counts::default(),
+        control: Control::of(plan),
     };
     if let Some(directory) = &mut pass.journal.directory {
         directory.begin(plan, units.source(), records, &identity)?;
@@ -234,7 +254,7 @@ pub fn run_over(
     }
     let kept = pass.filter(&indexes)?;
     let flights = kept.into_iter().map(Flight::new).collect();
-    let backend_failure = pass.go(flights, &mut backends, store)?;
+    let backend_failure = pass.ask_all(flights, &mut backends, store)?;
     let trip = backends.guard.trip().cloned();
     let stopped = backend_failure.is_some() || options.cancel.is_cancelled();
     if let Some(withheld) = &withheld {
@@ -253,6 +273,7 @@ pub fn run_over(
     };
     // The auditor may have found the backend gone; what was decided before that stands.
     let answer = pass.answer(backends.main, broken, trip.as_ref(), audit, trusted)?;
+    pass.usage.money_micros = pass.usage.money(plan);
     pass.usage.ladder = std::mem::take(&mut pass.ladder).into_rungs();
     pass.usage.wall_ms = (options.clock)().saturating_sub(started_us) / 1_000;
     pass.journal.log(Event::RunFinished {
@@ -303,19 +324,15 @@ struct Pass<'a, 'o> {
     ladder: Ladder,
     /// Units that have their fact.
     settled: Counts,
+    /// What may stop the run early; none where the plan asks every unit.
+    control: Option<Control<'a>>,
 }
 
 impl<'a> Pass<'a, '_> {
     /// Accounts for unreadable records and applies the predicates; returns what needs an answer.
     fn filter(&mut self, indexes: &Indexes) -> Result<Vec<Kept>, OperatorError> {
         // Cut before the memory is read, so that a warm run covers the same units as a cold one.
-        let limit = self.options.limit.map_or(u64::MAX, u64::from);
-        let budget = self.plan.budget.units_max.unwrap_or(u64::MAX);
-        let over = if limit <= budget {
-            "limit"
-        } else {
-            "budget units_max"
-        };
+        let (most, over) = self.units_most();
         let mut kept = Vec::new();
         let (mut past, mut excluded, mut decided) = (0, 0, 0);
         let clock = self.journal.clock;
@@ -341,7 +358,8 @@ impl<'a> Pass<'a, '_> {
             match self.ladder.route(plan, &unit, indexes, clock) {
                 Route::Model { .. } => {
                     past += 1;
-                    if past <= limit.min(budget) {
+                    // Units that are asked in another order are cut in that order.
+                    if self.take_turn(&unit) || past <= most {
                         kept.push(Kept::of(&unit, place));
                         return Ok(());
                     }
@@ -381,8 +399,17 @@ impl<'a> Pass<'a, '_> {
         Ok(kept)
     }
 
+    /// Takes a unit's only fact.
+    fn settle(&mut self, fact: Fact) -> Result<(), OperatorError> {
+        self.settled.add(fact.status);
+        match self.hold(fact) {
+            Some(fact) => self.record(fact),
+            None => Ok(()),
+        }
+    }
+
     /// Records a unit's only fact.
-    fn settle(&mut self, mut fact: Fact) -> Result<(), OperatorError> {
+    fn record(&mut self, mut fact: Fact) -> Result<(), OperatorError> {
         fact.simulated = self.simulated && fact.backend.is_some();
         if self.options.redact {
             for evidence in &mut fact.evidence {
@@ -397,7 +424,6 @@ impl<'a> Pass<'a, '_> {
                 unit_id: fact.unit_id.to_string(),
             });
         }
-        self.settled.add(fact.status);
         self.journal.log(Event::Unit {
             id: fact.unit_id,
             status: fact.status,
@@ -446,6 +472,7 @@ impl<'a> Pass<'a, '_> {
             None => self.summarise(&folded.reduction, infer, broken, store)?,
         };
         let counts = folded.reduction.counts;
+        let stop = folded.reduction.stop.filter(|_| trip.is_none());
         let mut answer = CitedAnswer {
             version: ANSWER_VERSION,
             question: self.plan.question.clone(),
@@ -461,7 +488,9 @@ impl<'a> Pass<'a, '_> {
                 simulated: self.simulated,
             },
             simulated: self.simulated,
-            complete: counts.complete(),
+            complete: stop
+                .as_ref()
+                .map_or_else(|| counts.complete(), |stop| stop.complete),
             result_hash: ContentHash::from_bytes([0; 32]),
             tree: folded.tree,
             coverage: counts,
@@ -471,6 +500,7 @@ impl<'a> Pass<'a, '_> {
                 Some(_) => Vec::new(),
                 None => selections(self.plan, self.facts.iter()),
             },
+            stop,
             audit,
             quarantine: trip.map(Quarantine::of),
         };

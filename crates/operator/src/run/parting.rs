@@ -157,7 +157,7 @@ impl Pass<'_, '_> {
         known: &mut HashMap<FactKey, Known>,
         (backends, store): (&mut Backends<'_>, Option<&dyn Store>),
     ) -> Result<Option<InferError>, OperatorError> {
-        let cancel = self.options.cancel;
+        let cancel = &self.job_cancel();
         let job = InferJob {
             rubric: &turn.rubric,
             questions: &turn.questions,

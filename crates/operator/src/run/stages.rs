@@ -24,7 +24,7 @@ impl Pass<'_, '_> {
         let mut failure = None;
         let mut pass = 0;
         for (place, stage) in plan.stages.iter().enumerate() {
-            flights.sort_unstable_by_key(Flight::ordinal);
+            self.sort(&mut flights);
             if stage.pass != pass {
                 pass = stage.pass;
                 self.spent.begin_pass();
@@ -37,8 +37,8 @@ impl Pass<'_, '_> {
             let began = self.begin_rung();
             let taken = due.len() as u64;
             match &stage.op {
-                _ if failure.is_some() || self.options.cancel.is_cancelled() => {
-                    let reason = self.stopped(failure.as_ref(), backends);
+                _ if failure.is_some() || self.job_cancel().is_cancelled() => {
+                    let reason = self.why_stopped(failure.as_ref(), backends);
                     for flight in due {
                         self.leave(flight, stage, Status::NotRun, reason.clone())?;
                     }
@@ -56,7 +56,7 @@ impl Pass<'_, '_> {
             }
             self.end_rung(stage, taken, &began);
         }
-        flights.sort_unstable_by_key(Flight::ordinal);
+        self.sort(&mut flights);
         for flight in flights {
             self.settle(flight.finish(plan, self.units))?;
         }
@@ -64,13 +64,15 @@ impl Pass<'_, '_> {
     }
 
     /// Why nothing more is asked.
-    fn stopped(&self, failure: Option<&InferError>, backends: &Backends<'_>) -> String {
+    pub(super) fn why_stopped(
+        &self,
+        failure: Option<&InferError>,
+        backends: &Backends<'_>,
+    ) -> String {
+        let over = self.spent.over.clone();
         match failure {
             Some(error) if backends.guard.trip().is_none() => causes(error),
-            _ => match &self.spent.over {
-                Some(over) => over.clone(),
-                None => String::from("cancelled"),
-            },
+            _ => over.unwrap_or_else(|| String::from("cancelled")),
         }
     }
 

@@ -11,16 +11,21 @@ use crate::fact::{Fact, Status};
 use crate::fold::NodeRecord;
 use crate::ops::prefilter::shared_reason;
 
-/// Compares everything of the answer but its claims.
+/// Compares everything of the answer but its claims; `by_rule` says whether a run that may stop early is
+/// complete.
 pub(super) fn check(
     subject: Subject<'_>,
     nodes: &[NodeRecord],
+    by_rule: Option<bool>,
     sources: &Sources,
     report: &mut Report,
 ) {
     let (plan, answer) = (subject.plan, subject.answer);
     let counts = tally(subject.facts.iter());
-    let complete = counts.errored + counts.cancelled + counts.not_run == 0;
+    let answered = counts.errored + counts.cancelled + counts.not_run == 0;
+    // What a breaker left is complete only where every unit has an answer.
+    let by_rule = by_rule.filter(|_| answer.quarantine.is_none());
+    let complete = by_rule.unwrap_or(answered);
     let tree = nodes.first().map(|root| TreeSummary {
         hashes: root.node.hashes,
         fan_in: u32::try_from(plan.fold.fan_in).unwrap_or(u32::MAX),

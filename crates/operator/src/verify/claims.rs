@@ -7,23 +7,39 @@ use serde_json::Value;
 use super::conclusions::conclude;
 use super::derive::tally;
 use super::difference::difference;
+use super::promise::Put;
 use super::shape::Leaf;
-use super::{Place, Report, Subject, summaries, wording};
+use super::{Place, Report, Subject, promise, summaries, wording};
 use crate::answer::Claim;
 use crate::coverage::Counts;
 use crate::fact::Cite;
 use crate::fold::UnitRef;
 use crate::plan::{Contract, Plan, Reduce};
+use crate::stopping::StopReport;
 
 /// The claims that facts in key order give, in plan order, each with how many it speaks of;
 /// summaries are left out.
-pub(super) fn derive(plan: &Plan, leaves: &[Leaf<'_>]) -> Vec<(Claim, u64)> {
+pub(super) fn derive(
+    plan: &Plan,
+    leaves: &[Leaf<'_>],
+    stop: Option<&StopReport>,
+) -> Vec<(Claim, u64)> {
     let counts = tally(leaves.iter().map(|leaf| leaf.fact));
+    let by_rule = stop.is_some_and(|stop| stop.stopped_after.is_some() && stop.complete);
+    let unfinished = match by_rule {
+        true => "stopped by rule: ",
+        false => "incomplete: ",
+    };
     plan.reduces
         .iter()
         .filter_map(|reduce| {
             let concluded = conclude(plan, reduce, leaves, counts)?;
-            let stated = match unsealed(reduce, counts).map_or(concluded, Err) {
+            let concluded = unsealed(reduce, counts).map_or(concluded, Err);
+            let put = concluded.and_then(|mut stated| {
+                let put = promise::put(plan, reduce, stop, &mut stated)?;
+                Ok((stated, put))
+            });
+            let (stated, put) = match put {
                 Ok(stated) => stated,
                 Err(refusal) => {
                     let claim = Claim {
@@ -44,9 +60,14 @@ pub(super) fn derive(plan: &Plan, leaves: &[Leaf<'_>]) -> Vec<(Claim, u64)> {
                 .take(most)
                 .filter_map(|unit| cite(unit, leaves))
                 .collect();
+            let said = match put {
+                Put::Plainly => wording::word(reduce, &stated),
+                Put::After(before) => before.to_owned() + &wording::word(reduce, &stated),
+                Put::Words(words) => words,
+            };
             let claim = Claim {
                 name: reduce.name.clone(),
-                text: wording::word(reduce, &stated, counts),
+                text: said + &wording::gap_as(counts, unfinished),
                 value: stated.value,
                 refused: None,
                 cites_total: stated.total,

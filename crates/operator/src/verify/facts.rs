@@ -227,7 +227,8 @@ fn check_asked(subject: Subject<'_>, fact: &Fact, problems: &mut Vec<String>) {
         let first = subject.facts.iter().find(|other| other.unit_id == *same);
         let alike = first.is_some_and(|first| {
             first.same_as.is_none()
-                && first.ordinal < fact.ordinal
+                // Where units have turns, the first to be asked may stand anywhere.
+                && (first.ordinal < fact.ordinal || subject.plan.control.stops())
                 // The audit read one of them and may have put that one back alone.
                 && (first.stage == AUDIT_STAGE
                     || (first.status, &first.values) == (fact.status, &fact.values))

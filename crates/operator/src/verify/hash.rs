@@ -13,6 +13,7 @@ use crate::fold::{Child, Hashes, Node};
 use crate::id::ContentHash;
 use crate::plan::FoldKey;
 use crate::reducers::{AggregateState, Groups, Ranked};
+use crate::stopping::StopReport;
 
 /// Stands where hashes are not derived yet.
 pub(super) const NONE: Hashes = Hashes {
@@ -275,6 +276,9 @@ pub(super) fn answer(answer: &CitedAnswer) -> ContentHash {
         let selections = serde_json::to_value(&answer.selections).unwrap_or_default();
         text.text("selections").value(&selections);
     }
+    if let Some(stop) = &answer.stop {
+        stopped(&mut text, stop);
+    }
     if let Some(audit) = &answer.audit {
         text.text("audit").value(&audit.content());
     }
@@ -282,4 +286,31 @@ pub(super) fn answer(answer: &CitedAnswer) -> ContentHash {
         text.text("quarantine").text(&quarantine.reason);
     }
     ContentHash::of(&text)
+}
+
+fn stopped(text: &mut Canonical, stop: &StopReport) {
+    text.text("stop").u64(stop.population);
+    match stop.stopped_after {
+        None => text.none(),
+        Some(units) => text.some().u64(units),
+    };
+    text.list(stop.rules.len());
+    for row in &stop.rules {
+        text.text(&row.reduce).text(&row.rule);
+        let Some(found) = &row.interval else {
+            text.none();
+            continue;
+        };
+        text.some();
+        for number in [
+            found.sample,
+            found.matching,
+            found.unknown,
+            found.low,
+            found.high,
+        ] {
+            text.u64(number);
+        }
+    }
+    text.bool(stop.complete).text(&stop.text);
 }

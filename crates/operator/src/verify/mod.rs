@@ -12,6 +12,7 @@
 //! observations.rs                    what tools answered, against the facts that rest on it
 //! summaries.rs, prose.rs             a model's text: what stands apart, its units, its numbers
 //! selections.rs                      what selectors chose and what came of it
+//! stopping.rs, share.rs, promise.rs  where a run may have stopped early, and what it may then claim
 //! audit.rs, quarantine.rs            what a sample proves; what an open breaker leaves
 //! answer.rs                          coverage and the head of the answer
 //! witness.rs, directory.rs           the two forms in which a fold is kept
@@ -44,15 +45,18 @@ mod lineage;
 mod nodes;
 mod observations;
 mod path;
+mod promise;
 mod prose;
 mod quarantine;
 mod read;
 mod selections;
 mod shape;
+mod share;
 mod sources;
 mod spec;
 mod states;
 mod steps;
+mod stopping;
 mod summaries;
 mod units;
 mod witness;
@@ -236,7 +240,10 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
     path::check(subject, report);
     sources::check(subject, sources, report);
     let leaves = shape::arrange(subject.plan, subject.facts);
-    let (claims, counted) = claims::derive(subject.plan, &leaves).into_iter().unzip();
+    let stop = stopping::derive(subject);
+    let (claims, counted) = claims::derive(subject.plan, &leaves, stop.as_ref())
+        .into_iter()
+        .unzip();
     let derived = Derived {
         nodes: derive::nodes(subject.plan, &leaves),
         claims,
@@ -250,8 +257,10 @@ fn check(subject: Subject<'_>, sources: &Sources, report: &mut Report) -> Derive
         summaries::check(subject, &derived, counts, report);
     }
     selections::check(subject, report);
+    stopping::check(subject, stop.as_ref(), report);
     audit::check(subject, sources, report);
-    answer::check(subject, &derived.nodes, sources, report);
+    let complete = stop.map(|stop| stop.complete);
+    answer::check(subject, &derived.nodes, complete, sources, report);
     derived
 }
 

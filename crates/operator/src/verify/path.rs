@@ -11,6 +11,7 @@ use super::answerers;
 use super::audit::ended;
 use super::facts::doubt_in;
 use super::steps::{self, Outcome};
+use super::stopping::BY_RULE;
 use super::units::lacks_relation;
 use super::{Place, Report, Subject};
 use crate::fact::{Fact, FieldValue, Status, Step};
@@ -87,6 +88,12 @@ pub(super) fn check(subject: Subject<'_>, report: &mut Report) {
     }
 }
 
+/// Whether a unit was left out by the plan's stopping rules; that they let it be is checked elsewhere.
+fn left_out(plan: &Plan, status: Status, reason: &str) -> bool {
+    let stopped = matches!(status, Status::NotRun | Status::Cancelled);
+    stopped && !plan.control.stop.is_empty() && reason.starts_with(BY_RULE)
+}
+
 /// A unit before its first stage; none where it never came to one.
 fn begin<'a>(plan: &'a Plan, fact: &'a Fact) -> Result<Option<Walk<'a>>, String> {
     let at = ended(fact);
@@ -95,6 +102,7 @@ fn begin<'a>(plan: &'a Plan, fact: &'a Fact) -> Result<Option<Walk<'a>>, String>
     let limited = match fact.reason.as_deref() {
         Some(reason) if fact.stage != AUDIT_STAGE => {
             fact.status == Status::NotRun && LIMITS.contains(&reason)
+                || left_out(plan, fact.status, reason)
         }
         _ => fact.stage == AUDIT_STAGE && fact.path.is_empty(),
     };

@@ -55,7 +55,7 @@ pub(super) fn arrange<'a>(plan: &Plan, facts: &'a [Fact]) -> Vec<Leaf<'a>> {
 }
 
 /// The key of a leaf: a position or a whole number as it is, any other id by a hash past them.
-fn key(kind: FoldKey, fact: &Fact) -> u128 {
+pub(super) fn key(kind: FoldKey, fact: &Fact) -> u128 {
     let id = fact.unit_id.as_str();
     if kind == FoldKey::Ordinal {
         return u128::from(fact.ordinal);

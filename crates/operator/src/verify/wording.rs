@@ -6,14 +6,13 @@ use super::conclusions::Stated;
 use crate::coverage::Counts;
 use crate::plan::{Filter, Measure, Operation, Reduce};
 
-/// Words a claim, in the plan's words where it has some, and says what is not counted.
-pub(super) fn word(reduce: &Reduce, stated: &Stated, counts: Counts) -> String {
+/// Words a claim, in the plan's words where it has some.
+pub(super) fn word(reduce: &Reduce, stated: &Stated) -> String {
     let value = tell(&reduce.op, &stated.value);
-    let said = match &reduce.claim {
+    match &reduce.claim {
         Some(claim) => fill(claim, &value, stated.count),
         None => plain(reduce, &value, stated.count),
-    };
-    said + &gap(counts)
+    }
 }
 
 /// Puts value and count into the plan's words; what is put in is not looked at again.
@@ -100,7 +99,7 @@ fn its_label(label: Option<&str>) -> &str {
     label.unwrap_or("its label")
 }
 
-fn condition(filter: &Filter) -> String {
+pub(super) fn condition(filter: &Filter) -> String {
     let terms: Vec<String> = filter
         .labels
         .iter()
@@ -115,6 +114,11 @@ fn condition(filter: &Filter) -> String {
 
 /// Says which units a claim does not count; nothing where it counts all.
 pub(super) fn gap(counts: Counts) -> String {
+    gap_as(counts, "incomplete: ")
+}
+
+/// As [`gap`], with what is said where some unit was not heard.
+pub(super) fn gap_as(counts: Counts, unfinished: &str) -> String {
     let unheard = counts.errored + counts.cancelled + counts.not_run;
     if unheard + counts.abstained == 0 {
         return String::new();
@@ -131,7 +135,7 @@ pub(super) fn gap(counts: Counts) -> String {
     .collect();
     format!(
         " ({}of {} units {} and are not counted)",
-        if unheard > 0 { "incomplete: " } else { "" },
+        if unheard > 0 { unfinished } else { "" },
         counts.units,
         parts.join(", ")
     )
@@ -210,6 +214,7 @@ fn tell(op: &Operation, value: &Value) -> String {
             let dissent = list(value["dissent"].as_array().into_iter().flatten().map(bare));
             format!("{joined}; dissent: {dissent}")
         }
+        Operation::Count if value.is_object() => bare(&value["at_least"]),
         Operation::Count
         | Operation::Min(_)
         | Operation::Max(_)

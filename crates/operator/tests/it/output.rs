@@ -22,6 +22,7 @@ mod runs;
 mod script;
 mod selfcheck;
 mod stages;
+mod stopping;
 mod store;
 mod store_file;
 mod store_maintenance;

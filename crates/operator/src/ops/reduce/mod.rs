@@ -8,7 +8,7 @@ mod wording;
 
 use serde_json::Value;
 
-use crate::answer::{Claim, gap};
+use crate::answer::{Claim, fill, gap, gap_by_rule};
 use crate::coverage::Counts;
 use crate::error::OperatorError;
 use crate::fold::{FoldSpec, FoldWork, Leaves, Node, NodeCache, Reducer, fold};
@@ -17,6 +17,7 @@ use crate::reducers::{
     Aggregate, Clusters, Components, Count, CountBy, Distinct, Extreme, Folded, HeavyHitters,
     Histogram, Join, Quantiles, Selection, Set, Side, Sum, TopK, TopKeys,
 };
+use crate::stopping::{self, Restated, StopReport, restate};
 
 /// What folding the facts of a run gave.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct Reduction {
     pub root: Option<Node>,
     /// Units per status.
     pub counts: Counts,
+    /// How far the run went, where the plan lets it stop early.
+    pub stop: Option<StopReport>,
     /// What was computed and what was looked up.
     pub work: FoldWork,
 }
@@ -61,6 +64,7 @@ pub fn reduce(
         .as_ref()
         .map_or_else(Counts::default, |root| root.coverage.counts);
     let spec = leaves.spec();
+    let stop = stopping::conclude(plan, |see| leaves.visit(&mut |_, fact| see(fact)))?;
     let folded = plan
         .reduces
         .iter()
@@ -72,10 +76,7 @@ pub fn reduce(
         let state = root.as_ref().map_or(&empty, |root| &root.states[place]);
         let sealed = seal(reduce, counts);
         let (claim, count) = match sealed.and_then(|()| reducer.finish(state, leaves)) {
-            Ok(folded) => {
-                let count = folded.count;
-                (state_claim(reduce, folded, counts), count)
-            }
+            Ok(folded) => state_claim(plan, reduce, folded, counts, stop.as_ref()),
             Err(
                 refusal @ (OperatorError::FoldOverflow { .. }
                 | OperatorError::NotSealed { .. }
@@ -91,6 +92,7 @@ pub fn reduce(
         counted,
         root,
         counts,
+        stop,
         work,
     })
 }
@@ -242,19 +244,44 @@ fn seal(reduce: &Reduce, counts: Counts) -> Result<(), OperatorError> {
     })
 }
 
-fn state_claim(reduce: &Reduce, folded: Folded, counts: Counts) -> Claim {
-    let text = wording::state(reduce, &folded);
-    Claim {
+/// The claim that states a folded value, and how many facts it speaks of.
+fn state_claim(
+    plan: &Plan,
+    reduce: &Reduce,
+    mut folded: Folded,
+    counts: Counts,
+    stop: Option<&StopReport>,
+) -> (Claim, u64) {
+    let plainly = wording::state(reduce, &folded);
+    let restated = match (plan.control.rule_of(&reduce.name), stop) {
+        (Some(rule), Some(stop)) => restate(rule, stop, reduce, &mut folded),
+        _ => Ok(Restated::Plainly),
+    };
+    let text = match restated {
+        Ok(Restated::Plainly) => plainly,
+        Ok(Restated::After(before)) => before.to_owned() + &wording::state(reduce, &folded),
+        Ok(Restated::As { value, words, note }) => {
+            let claim = reduce.claim.as_ref();
+            claim.map_or(words, |claim| fill(claim, &value, folded.count)) + &note
+        }
+        Err(reason) => return (refuse(reduce, &reason), 0),
+    };
+    let gap = match stop {
+        Some(stop) if stop.stopped_after.is_some() && stop.complete => gap_by_rule(counts),
+        _ => gap(counts),
+    };
+    let claim = Claim {
         name: reduce.name.clone(),
-        text: text + &gap(counts),
+        text: text + &gap,
         value: folded.value,
         refused: None,
         cites: folded.cites,
         cites_total: folded.cites_total,
-    }
+    };
+    (claim, folded.count)
 }
 
-fn refuse(reduce: &Reduce, refusal: &OperatorError) -> Claim {
+fn refuse(reduce: &Reduce, refusal: &dyn std::fmt::Display) -> Claim {
     Claim {
         name: reduce.name.clone(),
         text: format!("{} is not answered: {refusal}", reduce.name),

@@ -9,6 +9,10 @@ use crate::reducers::{Folded, Selection};
 /// States a folded value: in the plan's own words, else in plain ones.
 pub(super) fn state(reduce: &Reduce, folded: &Folded) -> String {
     let value = match (&reduce.op, &folded.value) {
+        // The least number is worded by who declared it.
+        (Operation::Count, Value::Object(least)) => {
+            least.get("at_least").map_or_else(String::new, render)
+        }
         // Its keys are the records' own words, which may be those of a shape below.
         (Operation::CountBy { .. }, Value::Object(counts)) => render_pairs(counts),
         (_, value) => render(value),

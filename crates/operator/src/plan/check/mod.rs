@@ -4,6 +4,7 @@ mod audit;
 mod canary;
 mod column;
 mod compound;
+mod control;
 mod effect;
 mod field;
 mod index;
@@ -25,7 +26,9 @@ use toml::Spanned;
 
 use super::file::{FoldFile, PlanFile};
 use super::locate::plan_error;
-use super::{EVIDENCE_FIELD, FoldSettings, Granularity, ID_KEY, PLAN_VERSION, Plan, Reduce};
+use super::{
+    Control, EVIDENCE_FIELD, FoldSettings, Granularity, ID_KEY, PLAN_VERSION, Plan, Reduce,
+};
 use crate::error::OperatorError;
 use names::Names;
 
@@ -110,6 +113,10 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
     };
     let effects = all(&file.effect, |file| effect::effect(file, &fields))?;
     unique("effect", names_of(&file.effect, |effect| &effect.name))?;
+    let control = match &file.control {
+        Some(control) => control::control(control, &reduces, &file)?,
+        None => Control::default(),
+    };
     Ok(Plan {
         path: path.to_owned(),
         text: text.to_owned(),
@@ -131,6 +138,7 @@ fn build(file: PlanFile, text: &str, path: &str) -> Result<Plan, Fault> {
         canary,
         audit,
         effects,
+        control,
         budget: file.budget,
     })
 }

@@ -141,6 +141,8 @@ struct Told {
     /// At which stage it is lost, after so many answers.
     breaks: Option<(String, usize)>,
     asked: Vec<(String, Vec<String>)>,
+    /// What stops the whole run.
+    run: CancelFlag,
 }
 
 /// An identity with a default.
@@ -274,7 +276,7 @@ impl Infer for Told {
                 usage,
             });
             if stops {
-                job.cancel.cancel();
+                self.run.cancel();
             }
         }
         Ok(total)
@@ -293,7 +295,7 @@ fn go(
         limit: None,
         redact: false,
         clock: &|| 0,
-        cancel: &CancelFlag::new(),
+        cancel: &main.run.clone(),
         larger: larger.map(|larger| larger as &mut dyn Infer),
         tools: None,
     };

@@ -48,6 +48,7 @@ pub fn made(plan: &Plan, facts: &[Fact]) -> (Vec<NodeRecord>, CitedAnswer) {
         },
         simulated: false,
         complete: reduction.counts.complete(),
+        stop: reduction.stop,
         result_hash: none,
         tree: root.map(|root| TreeSummary {
             hashes: root.hashes,
