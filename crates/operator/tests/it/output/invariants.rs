@@ -18,7 +18,7 @@ use operator::verify::verify_directory;
 use serde_json::{Value, json};
 
 use super::script::{Act, Script, Setup, issues, plan, run_with, units};
-use super::tool_stages;
+use super::{stopping, tool_stages};
 use crate::effects::tracker::{Fate, Tracker, process};
 use crate::effects::{answer, comment};
 
@@ -416,6 +416,45 @@ fn invariant_7_error_abstain_cancel_and_negative_remain_distinct() {
 }
 
 #[test]
+fn invariant_8_stopping_rules_are_declared_against_the_answer_contract_before_execution() {
+    let examples = "{ reduce = \"all\", rule = \"examples\", k = 3 }";
+    let all = "[[reduce]]\nname = \"all\"\nop = \"set\"\ncontract = \"exhaustive\"\n\
+               where = { good = \"yes\" }\n";
+    let text = |reduce: &str, rule: &str| {
+        let plain = stopping::plan(&[stopping::COUNT], &[&stopping::threshold(4)]).text;
+        let head = plain.split("[[reduce]]").next().unwrap().to_owned();
+        format!("{head}{reduce}[control]\nstop = [{rule}]\n")
+    };
+    // Three examples are no answer to "all", and a run cannot be told so later.
+    let refused = Plan::parse(&text(all, examples), "plan.toml")
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("exhaustive"), "{refused}");
+    let some = all.replace("contract = \"exhaustive\"\n", "");
+    assert!(Plan::parse(&text(&some, examples), "plan.toml").is_ok());
+    // Without a rule every unit is asked; with one the answer says by which it stopped.
+    let records = stopping::records(600);
+    let declared = stopping::plan(&[stopping::COUNT], &[&stopping::threshold(4)]);
+    let plain = declared.text.split("[control]").next().unwrap().to_owned();
+    let plain = Plan::parse(&plain, "plan.toml").unwrap();
+    let go = |plan: &Plan| {
+        let partition = units(plan, &records);
+        run_with(plan, &partition, &mut stopping::reader(), Setup::default())
+            .unwrap()
+            .0
+    };
+    let (whole, part) = (go(&plain), go(&declared));
+    assert_eq!(whole.answer.coverage.decided, 600);
+    assert!(whole.answer.stop.is_none());
+    assert!(stopping::stopped_after(&part).is_some_and(|after| after < 600));
+    assert!(part.answer.complete && part.answer.coverage.not_run > 0);
+    assert_eq!(
+        part.answer.claims[0].value["at_least"], 4,
+        "no number of all is claimed"
+    );
+}
+
+#[test]
 fn invariant_9_random_negatives_and_boundary_cases_receive_independent_read_back() {
     let (plan, outcome) = super::audits::audited(200, 60);
     let report = outcome.answer.audit.as_ref().unwrap();
@@ -444,4 +483,71 @@ fn invariant_9_random_negatives_and_boundary_cases_receive_independent_read_back
             .unwrap();
         assert_eq!((fact.status, &*fact.stage), (Status::Decided, "audit"));
     }
+}
+
+#[test]
+fn invariant_10_depth_fan_out_token_tool_time_and_money_budgets_cap_recursive_expansion() {
+    let go = |budget: &str, split: &str| {
+        let plan = tool_stages::plan(budget, split);
+        tool_stages::go(&plan, tool_stages::threads(), (None, None), false).unwrap()
+    };
+    let not_run = |ran: &tool_stages::Ran, reason: &str| {
+        let counts = ran.outcome.answer.coverage;
+        assert_eq!(counts.units, 9, "no unit is lost");
+        let mut facts = ran.outcome.facts.iter();
+        let stopped = facts.any(|fact| {
+            fact.status == Status::NotRun
+                && fact.reason.as_deref().is_some_and(|r| r.contains(reason))
+        });
+        assert!(
+            stopped,
+            "{reason}: {:?}",
+            ran.outcome.answer.coverage_by_reason
+        );
+    };
+    not_run(&go("tokens_max = 30", ""), "budget tokens_max");
+    not_run(&go("seconds_max = 0", ""), "budget seconds_max");
+    not_run(&go("tool_calls_max = 1", ""), "calls");
+    let price = "money_max_micros = 1\nprice = { prompt_per_million_micros = 1_000_000 }";
+    not_run(&go(price, ""), "budget money_max_micros");
+    // A long answer is cut so deep and into so many parts, and no further.
+    let split = tool_stages::SPLIT;
+    for (tight, part) in [
+        (
+            split.replace("parts_max = 4", "parts_max = 2"),
+            "parts_max is 2",
+        ),
+        (
+            split.replace("part_chars = 40", "part_chars = 3, depth_max = 1"),
+            "depth_max",
+        ),
+    ] {
+        let ran = go("", &tight);
+        let fact = ran.fact("6");
+        assert_eq!((fact.status, &*fact.stage), (Status::Errored, "comments"));
+        let reason = fact.reason.as_deref().unwrap_or_default();
+        assert!(reason.contains(part), "{reason}");
+        assert!(
+            ran.reader.jobs.iter().all(|(field, _)| field != "comments"),
+            "no part is asked"
+        );
+    }
+    // Further passes have strictly smaller budgets, or the plan is none.
+    let passes = |second: u32| {
+        let text = tool_stages::plan("", "").text;
+        let head = format!(
+            "[[pass]]\nname = \"a\"\nunits_max = 4\n[[pass]]\nname = \"b\"\nunits_max = {second}\n"
+        );
+        Plan::parse(
+            &text.replacen("[[tool]]", &format!("{head}[[tool]]"), 1),
+            "plan.toml",
+        )
+    };
+    assert!(passes(3).is_ok());
+    assert!(
+        passes(4)
+            .unwrap_err()
+            .to_string()
+            .contains("less than the 4")
+    );
 }

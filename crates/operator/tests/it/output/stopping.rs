@@ -49,7 +49,7 @@ name = "team"
 type = "text"
 "#;
 
-const COUNT: &str = "[[reduce]]\nname = \"many\"\nop = \"count\"\nwhere = { good = \"yes\" }\n";
+pub const COUNT: &str = "[[reduce]]\nname = \"many\"\nop = \"count\"\nwhere = { good = \"yes\" }\n";
 const SET: &str = "[[reduce]]\nname = \"some\"\nop = \"set\"\nwhere = { good = \"yes\" }\n";
 const TOP: &str = "[[reduce]]\nname = \"best\"\nop = \"top_k\"\nfield = \"score\"\nk = 3\n\
                    order = \"largest\"\nwhere = { good = \"yes\" }\n";
@@ -60,11 +60,11 @@ fn text_of(reduces: &[&str], more: &str, rules: &[&str]) -> String {
     format!("{HEAD}{reduces}[control]\nstop = [\n{rules}\n]\n{more}")
 }
 
-fn plan(reduces: &[&str], rules: &[&str]) -> Plan {
+pub fn plan(reduces: &[&str], rules: &[&str]) -> Plan {
     Plan::parse(&text_of(reduces, "", rules), "plan.toml").unwrap()
 }
 
-fn threshold(at_least: u32) -> String {
+pub fn threshold(at_least: u32) -> String {
     format!("{{ reduce = \"many\", rule = \"threshold\", at_least = {at_least} }}")
 }
 
@@ -73,13 +73,13 @@ fn record(id: u32, word: &str) -> Value {
 }
 
 /// Records 0..n; every third is good.
-fn records(count: u32) -> Vec<Value> {
+pub fn records(count: u32) -> Vec<Value> {
     let word = |id| if id % 3 == 0 { "good" } else { "bad" };
     (0..count).map(|id| record(id, word(id))).collect()
 }
 
 /// Reads good, bad, vague, and what cannot be answered.
-fn reader() -> Reader {
+pub fn reader() -> Reader {
     Reader::new(|_, text| match text {
         text if text.contains("vague") => answer(true, 20_000),
         text if text.contains("broken") => UnitOutcome::Failed {
@@ -131,7 +131,7 @@ fn claim<'o>(outcome: &'o RunOutcome, name: &str) -> &'o operator::answer::Claim
     claims.find(|claim| claim.name == name).unwrap()
 }
 
-fn stopped_after(outcome: &RunOutcome) -> Option<u64> {
+pub fn stopped_after(outcome: &RunOutcome) -> Option<u64> {
     outcome.answer.stop.as_ref().unwrap().stopped_after
 }
 
