@@ -38,7 +38,7 @@ impl Resolver for GuardedResolver {
     ) -> Result<ResolvedSocketAddrs, Error> {
         let addresses = self.inner.resolve(uri, config, timeout)?;
         let host = bare(uri.host().unwrap_or_default());
-        let expected = self.private_hosts.iter().any(|listed| *listed == host);
+        let expected = self.private_hosts.contains(&host);
         match addresses.iter().find(|address| is_private(address.ip())) {
             Some(address) if !expected => {
                 let problem = format!(
