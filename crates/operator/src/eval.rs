@@ -5,6 +5,7 @@
 //! parts per million, rounded to nearest. Must not know how facts came about.
 
 mod choices;
+mod claims;
 mod pairs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ use crate::id::UnitId;
 use crate::record::Record;
 
 pub use choices::{ChoiceReport, evaluate_choices};
+pub use claims::{ClaimReport, KeyRow, KeysReport, UnitsReport, evaluate_claim};
 pub use pairs::{PairReport, Pairs, Score, evaluate_pairs, read_pairs};
 
 /// The true labels by unit.

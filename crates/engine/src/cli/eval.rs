@@ -30,12 +30,24 @@ pub struct EvalArguments {
         requires = "pairs"
     )]
     pair_field: String,
-    /// The label which says that records belong together.
-    #[arg(long, value_name = "LABEL", default_value = "yes", requires = "pairs")]
+    /// With --pairs the label which says that records belong together, with --claim the label that a named
+    /// unit must have.
+    #[arg(long, value_name = "LABEL", default_value = "yes")]
     label: String,
     /// The plan's field to judge.
-    #[arg(long, value_name = "FIELD")]
-    field: String,
+    #[arg(long, value_name = "FIELD", required_unless_present = "claim")]
+    field: Option<String>,
+    /// Instead of a field, a claim of the answer: the units that it lists, or the labels that it counts.
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["field", "pairs"],
+        requires_all = ["labels", "label_field"]
+    )]
+    claim: Option<String>,
+    /// With --claim, a label that is none of those to be counted; may be repeated.
+    #[arg(long, value_name = "LABEL", requires = "claim")]
+    ignore: Vec<String>,
     /// Field of the labels file that holds the label [default: the same name].
     #[arg(long, value_name = "FIELD")]
     label_field: Option<String>,
@@ -60,23 +72,36 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
 pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
     let facts = run_directory::read_facts(&arguments.run.join("facts.jsonl"))?;
     let answer = run_directory::read_answer(&arguments.run)?;
-    if let Some(pairs) = &arguments.pairs {
+    if let (Some(pairs), Some(field)) = (&arguments.pairs, &arguments.field) {
         let (artifact, records, _) = read_source(pairs, None)?;
         let (id, partner) = (&arguments.id, &arguments.pair_field);
         let pairs = eval::read_pairs(&artifact.path, &records, id, partner)?;
-        let report = eval::evaluate_pairs(&facts, &pairs, &arguments.field, &arguments.label);
+        let report = eval::evaluate_pairs(&facts, &pairs, field, &arguments.label);
         return tell(&report, arguments.json, answer.simulated);
     }
     let Some(labels) = &arguments.labels else {
         anyhow::bail!("eval: name --labels FILE or --pairs FILE");
     };
     let (artifact, records, _) = read_source(labels, None)?;
-    let label_field = arguments.label_field.as_ref().unwrap_or(&arguments.field);
+    let Some(label_field) = arguments.label_field.as_ref().or(arguments.field.as_ref()) else {
+        anyhow::bail!("eval: name --field FIELD, or --claim NAME with --label-field FIELD");
+    };
     let map: BTreeMap<String, String> = arguments.map.iter().cloned().collect();
     let labels = eval::read_labels(&artifact.path, &records, &arguments.id, label_field, &map)?;
-    let known = facts
-        .iter()
-        .any(|fact| fact.values.contains_key(&arguments.field));
+    if let Some(name) = &arguments.claim {
+        let Some(claim) = answer.claims.iter().find(|claim| &claim.name == name) else {
+            let names: Vec<&str> = answer.claims.iter().map(|claim| &*claim.name).collect();
+            anyhow::bail!(
+                "{}: the answer has no claim `{name}`; its claims are {}",
+                arguments.run.display(),
+                names.join(", ")
+            );
+        };
+        let report = eval::evaluate_claim(claim, &labels, &arguments.label, &arguments.ignore)?;
+        return tell(&report, arguments.json, answer.simulated);
+    }
+    let field = arguments.field.as_ref().unwrap_or(label_field);
+    let known = facts.iter().any(|fact| fact.values.contains_key(field));
     if !known && answer.coverage.decided > 0 {
         let mut fields: Vec<&str> = facts
             .iter()
@@ -85,15 +110,14 @@ pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
         fields.sort_unstable();
         fields.dedup();
         anyhow::bail!(
-            "{}: no fact has field `{}`; the run's fields are {}",
+            "{}: no fact has field `{field}`; the run's fields are {}",
             arguments.run.display(),
-            arguments.field,
             fields.join(", ")
         );
     }
     let selectors = answer.selections.iter().map(|selection| &*selection.stage);
     let report = Evaluation {
-        report: eval::evaluate(&facts, &labels, &arguments.field),
+        report: eval::evaluate(&facts, &labels, field),
         choices: eval::evaluate_choices(&facts, &labels, selectors),
     };
     tell(&report, arguments.json, answer.simulated)

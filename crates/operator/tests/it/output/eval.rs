@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use operator::eval::{evaluate, read_labels};
+use operator::answer::Claim;
+use operator::eval::{ClaimReport, Labels, evaluate, evaluate_claim, read_labels};
 use operator::id::UnitId;
 use operator::infer::FailReason;
 use operator::record::read_bytes;
@@ -97,4 +98,85 @@ fn a_missing_label_field_names_the_fields_there_are() {
     );
     let error = read_labels("l.csv", &records, "kind", "id", &BTreeMap::new()).unwrap_err();
     assert!(error.to_string().contains("same id"), "{error}");
+}
+
+fn claim(value: serde_json::Value) -> Claim {
+    Claim {
+        name: String::from("found"),
+        text: String::new(),
+        value,
+        refused: None,
+        cites: Vec::new(),
+        cites_total: 0,
+    }
+}
+
+fn truth(pairs: &[(&str, &str)]) -> Labels {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(id, label)| (UnitId::new(id), String::from(*label)))
+        .collect()
+}
+
+#[test]
+fn a_claim_that_names_units_is_measured_against_those_that_truly_have_the_label() {
+    let labels = truth(&[
+        ("1", "yes"),
+        ("2", "yes"),
+        ("3", "no"),
+        ("4", "yes"),
+        ("5", "no"),
+    ]);
+    let named = claim(serde_json::json!(["1", "2", "3", "9"]));
+    let Ok(ClaimReport::Units(report)) = evaluate_claim(&named, &labels, "yes", &[]) else {
+        panic!("units are named");
+    };
+    assert_eq!((report.named, report.support, report.confirmed), (3, 3, 2));
+    assert_eq!(report.wrong, [UnitId::new("3")]);
+    assert_eq!(report.missed, [UnitId::new("4")]);
+    assert_eq!(report.unlabelled, [UnitId::new("9")]);
+    assert_eq!(report.precision_ppm, Some(666_667));
+    assert_eq!(report.recall_ppm, Some(666_667));
+    assert_eq!(report.f1_ppm, Some(666_667));
+}
+
+#[test]
+fn a_claim_that_counts_labels_is_measured_against_the_most_frequent_ones() {
+    let labels = truth(&[
+        ("1", "clock"),
+        ("2", "clock"),
+        ("3", "race"),
+        ("4", "race"),
+        ("5", "race"),
+        ("6", "header"),
+        ("7", "none"),
+        ("8", "none"),
+        ("9", "none"),
+        ("10", "none"),
+    ]);
+    let counted = claim(serde_json::json!([
+        { "label": "race", "count": 9 },
+        { "label": "header", "count": 4 },
+    ]));
+    let ignored = [String::from("none")];
+    let Ok(ClaimReport::Keys(report)) = evaluate_claim(&counted, &labels, "yes", &ignored) else {
+        panic!("labels are counted");
+    };
+    assert_eq!(report.most_frequent, ["race", "clock"]);
+    assert_eq!(report.right, 1);
+    assert_eq!((report.keys[0].claimed, report.keys[0].support), (9, 3));
+    assert_eq!((report.keys[1].claimed, report.keys[1].support), (4, 1));
+}
+
+#[test]
+fn a_claim_without_units_or_counts_is_refused_with_a_cure() {
+    let labels = truth(&[("1", "yes")]);
+    for value in [serde_json::json!(3), serde_json::json!([{ "key": 1 }])] {
+        let error = evaluate_claim(&claim(value), &labels, "yes", &[]).unwrap_err();
+        assert!(error.to_string().contains("op set"), "{error}");
+    }
+    let mut refused = claim(serde_json::json!(["1"]));
+    refused.refused = Some(String::from("too many keys"));
+    let error = evaluate_claim(&refused, &labels, "yes", &[]).unwrap_err();
+    assert!(error.to_string().contains("too many keys"), "{error}");
 }
