@@ -103,6 +103,9 @@ pub enum Event {
     Unit {
         /// The unit.
         id: UnitId,
+        /// Its place among the units, from 0.
+        #[serde(default)]
+        place: u32,
         /// How it ended.
         status: Status,
         /// Where it ended.

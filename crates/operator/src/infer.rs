@@ -250,6 +250,8 @@ pub enum FailReason {
     Transport,
     /// The backend refuses to serve whatever is asked: no key, no credit, no permission.
     Denied,
+    /// The unit's own time was over before it could be asked.
+    Deadline,
 }
 
 impl FailReason {
@@ -263,6 +265,7 @@ impl FailReason {
             Self::Malformed => "malformed",
             Self::Transport => "transport",
             Self::Denied => "denied",
+            Self::Deadline => "deadline",
         }
     }
 }

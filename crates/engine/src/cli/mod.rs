@@ -6,6 +6,7 @@ mod effects;
 mod eval;
 mod explain;
 mod fold;
+mod grid;
 mod ladder;
 mod models;
 mod plan;
@@ -51,7 +52,8 @@ Example: engine run fixtures/plans/auth-blockers.toml
 
 Exit codes: 0 complete, 1 failed, 2 wrong usage, 3 finished but some units have no answer,
 4 verification failed or results differ (engine diff --exit-code), 5 nothing wrong was found but the
-records were not there to be checked, 6 a breaker opened and the run's facts are quarantined.
+records were not there to be checked, 6 a breaker opened and the run's facts are quarantined. Ctrl-C
+ends a run cleanly with 3 (engine run --resume goes on), pressed twice at once with 130.
 
 ENGINE_ISA=avx2 (or scalar, avxvnni) keeps to plainer vector instructions than the machine has, for
 comparisons.";

@@ -1,5 +1,9 @@
 //! `engine run`: a plan over its records, on the local model or a recording.
 
+mod backend;
+mod interrupt;
+mod resume;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,17 +11,15 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use engine::local::{self, Device};
+use engine::local::Device;
 use engine::model::linear::Numerics;
-use engine::models::{self, Environment, LocalModel, TerminalReporter};
-use engine::runner::{Reuse, RunnerOptions};
+use engine::runner::RunnerOptions;
 use engine::tools::SystemClock;
 use operator::Plan;
 use operator::fact::Facts;
 use operator::index::{self, UnitRows};
-use operator::infer::{CancelFlag, Infer};
+use operator::infer::CancelFlag;
 use operator::ops::FileUnits;
-use operator::replay::Replay;
 use operator::run::{RunOptions, RunOutcome};
 use operator::run_directory::RunDirectory;
 use operator::store::{RedbStore, Store, StoreOptions};
@@ -26,6 +28,8 @@ use operator::tool::Toolbox;
 use super::effects::{self, Finished};
 use super::progress::RunProgress;
 use super::{EXIT_BREAKER, EXIT_INCOMPLETE, store, terminal};
+
+pub(super) use backend::find_model;
 
 /// Arguments of `engine run`.
 #[derive(Debug, Args)]
@@ -43,12 +47,22 @@ pub struct RunArguments {
         env = "ENGINE_MODEL"
     )]
     model: String,
+    /// The model that stages and audits with `model = "larger"` ask; as --model.
+    #[arg(long, value_name = "NAME|PATH", conflicts_with = "replay")]
+    larger: Option<String>,
     /// Directory for the run's files [default: runs/PLAN-INPUT].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Ask about at most this many records; the rest counts as not run.
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
+    /// Go on with the run in the directory: plan, records, model and options must be those that it was
+    /// begun with. What was answered is looked up, only the rest is asked.
+    #[arg(long, conflicts_with_all = ["no_store", "replay"])]
+    resume: bool,
+    /// Tell no progress, only what stops or breaks the run.
+    #[arg(long, short)]
+    quiet: bool,
     /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
@@ -173,21 +187,23 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         "device": format!("{:?}", arguments.device).to_lowercase(),
         "numerics": format!("{:?}", arguments.numerics).to_lowercase(),
         "batch_tokens": arguments.batch_tokens,
+        "model": arguments.model,
+        "larger": arguments.larger,
         "replay": arguments.replay,
     });
+    if arguments.resume {
+        resume::check(&out, &plan, operator::ops::Units::source(&units), &options)?;
+    }
     index::check(&plan, &UnitRows(&units))?;
     let open = engine::tools::open(&plan, &arguments.allow)?;
     let tool_clock = SystemClock::default();
     let mut directory = RunDirectory::create(&out, env!("CARGO_PKG_VERSION"), options)?;
     let store = open_store(&arguments)?;
-    let mut backend = open_backend(&arguments)?;
+    let mut larger = backend::open_larger(&arguments, &plan)?;
+    let mut backend = backend::open(&arguments)?;
     let memo = store.as_ref().map(|store| store as &dyn Store);
     let cancel = Arc::new(CancelFlag::new());
-    let on_signal = cancel.clone();
-    ctrlc::set_handler(move || {
-        eprintln!("\nstopping after this forward; what is decided stays decided");
-        on_signal.cancel();
-    })?;
+    interrupt::watch(&cancel)?;
     let started = Instant::now();
     let clock = || started.elapsed().as_micros() as u64;
     let run_options = RunOptions {
@@ -195,13 +211,16 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         redact: arguments.redact,
         clock: &clock,
         cancel: &cancel,
-        larger: None,
+        larger: match &mut larger {
+            Some(larger) => Some(larger.as_mut()),
+            None => None,
+        },
         tools: Some(Toolbox {
             open,
             clock: &tool_clock,
         }),
     };
-    let mut progress = RunProgress::new(false);
+    let mut progress = RunProgress::new(arguments.quiet);
     let outcome = operator::run::run_over(
         &plan,
         &units,
@@ -224,6 +243,12 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         if !arguments.allow_effect.is_empty() {
             eprintln!("no effect is done: the answer is incomplete");
         }
+        if cancel.is_cancelled() {
+            eprintln!(
+                "{}",
+                resume::tell(&outcome.answer.coverage, store.is_some())
+            );
+        }
         return Ok(ExitCode::from(EXIT_INCOMPLETE));
     }
     effects::after_run(
@@ -245,46 +270,6 @@ fn report(outcome: &RunOutcome<Facts>, arguments: &RunArguments, out: &Path) -> 
         let page = terminal::render(&outcome.answer, &outcome.usage);
         super::print(&format!("{page}files            {}", out.display()))
     }
-}
-
-fn open_backend(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
-    if let Some(path) = &arguments.replay {
-        return Ok(Box::new(Replay::load(path)?));
-    }
-    if arguments.batch_tokens == 0 {
-        anyhow::bail!("--batch-tokens 0: a forward holds at least one token");
-    }
-    let model = find_model(&arguments.model, arguments.offline)?;
-    let reuse = match arguments.reuse {
-        ReuseArgument::Shared => Reuse::Shared,
-        ReuseArgument::Off => Reuse::Off,
-    };
-    let options = RunnerOptions {
-        batch_tokens: arguments.batch_tokens,
-        reuse,
-        ..RunnerOptions::default()
-    };
-    let (device, numerics) = (arguments.device.into(), arguments.numerics.into());
-    let started = Instant::now();
-    let infer = local::open(&model, device, numerics, options)?;
-    let seconds = started.elapsed().as_secs_f64();
-    eprintln!("loaded {} in {seconds:.1} s", infer.identity().describe);
-    Ok(Box::new(infer))
-}
-
-/// The model of a name, a file or a directory.
-pub(super) fn find_model(reference: &str, offline: bool) -> anyhow::Result<LocalModel> {
-    let path = Path::new(reference);
-    if path.is_dir() {
-        return Ok(local::directory_model(path)?);
-    }
-    let environment = Environment::from_process()?;
-    Ok(models::resolve(
-        reference,
-        &environment,
-        offline,
-        &mut TerminalReporter::stderr(),
-    )?)
 }
 
 fn open_store(arguments: &RunArguments) -> anyhow::Result<Option<RedbStore>> {

@@ -165,6 +165,17 @@ fn render_usage(out: &mut String, answer: &CitedAnswer, usage: &RunUsage) {
         ),
     };
     line!(out, "tokens reused    {}{forks}", job.cached_tokens);
+    if let Some(times) = usage
+        .tokens_as_if_uncached
+        .checked_div(job.computed_tokens.max(1))
+        && job.computed_tokens > 0
+    {
+        let tokens = usage.tokens_as_if_uncached;
+        line!(
+            out,
+            "without reuse    {tokens} would have been computed ({times} times as many)"
+        );
+    }
     if job.repeated_units > 0 {
         let (records, tokens) = (job.repeated_units, job.repeated_tokens);
         line!(

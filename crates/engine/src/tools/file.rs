@@ -13,6 +13,7 @@ pub(super) struct FileReader {
     root: Dir,
     scope: String,
     file: Template,
+    missing_is_empty: bool,
 }
 
 impl FileReader {
@@ -27,6 +28,7 @@ impl FileReader {
             root,
             scope: resolved.display().to_string(),
             file: tool.file.clone(),
+            missing_is_empty: tool.missing_is_empty,
         })
     }
 
@@ -60,8 +62,19 @@ impl Tool for FileReader {
             )),
             _ => ToolError::Refused(format!("{path:?}: {error}")),
         };
+        let metadata = match self.root.metadata(&path) {
+            Err(error) if self.missing_is_empty && error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Reply {
+                    media: String::from("text/plain"),
+                    body: Vec::new(),
+                    truncated: false,
+                    from: format!("{path} (not there)"),
+                });
+            }
+            metadata => metadata.map_err(problem)?,
+        };
         // A pipe or a device would hold the call for ever.
-        if !self.root.metadata(&path).map_err(problem)?.is_file() {
+        if !metadata.is_file() {
             return Err(ToolError::Refused(format!("{path:?} is no regular file")));
         }
         let file = self.root.open(&path).map_err(problem)?;

@@ -19,4 +19,5 @@ mod summary;
 mod tiers;
 mod tiny;
 mod tokenizer;
+mod tools;
 mod verify;

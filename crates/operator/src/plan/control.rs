@@ -3,6 +3,7 @@
 //! ```toml
 //! [control]
 //! attempts_max = 3                  # asks again what the backend could not be reached for; 1 where left out
+//! unit_ms_max = 30_000              # a unit is not asked any more so long after its first question
 //! stop = [
 //!   { reduce = "blockers", rule = "threshold", at_least = 3 },   # of a count: "at least 3"
 //!   { reduce = "some", rule = "examples", k = 3 },               # of a set of units: "3 examples"
@@ -29,6 +30,9 @@ pub struct Control {
     pub stop: Vec<StopRule>,
     /// How often a unit is asked whose backend could not be reached; at least 1.
     pub attempts_max: u32,
+    /// Milliseconds after its first question or call at which a unit is asked nothing more; an answer that
+    /// is under way then still counts.
+    pub unit_ms_max: Option<u32>,
 }
 
 impl Default for Control {
@@ -36,6 +40,7 @@ impl Default for Control {
         Self {
             stop: Vec::new(),
             attempts_max: 1,
+            unit_ms_max: None,
         }
     }
 }
@@ -163,6 +168,7 @@ impl Plan {
 #[serde(deny_unknown_fields)]
 pub(super) struct ControlFile {
     pub(super) attempts_max: Option<Spanned<u32>>,
+    pub(super) unit_ms_max: Option<Spanned<u32>>,
     #[serde(default)]
     pub(super) stop: Vec<Spanned<StopFile>>,
 }

@@ -28,6 +28,7 @@
 //! kind = "file"
 //! root = "src"                   # beside the plan; nothing outside it is read
 //! file = "{path}"
+//! missing = "error"              # or "empty": a file that is not there is an empty answer
 //! arguments = { path = { field = "path" } }   # text, where no type is written
 //!
 //! [[tool]]
@@ -103,6 +104,8 @@ pub struct FileTool {
     pub root: PathBuf,
     /// The file, relative to the directory.
     pub file: Template,
+    /// Whether a file that is not there is an empty answer; otherwise it is an error.
+    pub missing_is_empty: bool,
 }
 
 /// Rows of a SQLite database.
@@ -195,6 +198,7 @@ impl ToolSpec {
             ToolKind::File(file) => {
                 canonical.text(&file.root.to_string_lossy());
                 file.file.encode(&mut canonical);
+                canonical.bool(file.missing_is_empty);
             }
             ToolKind::Sql(sql) => {
                 canonical.text(&sql.database.to_string_lossy());

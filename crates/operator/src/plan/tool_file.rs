@@ -18,6 +18,7 @@ pub(super) struct ToolFile {
     pub(super) arguments: BTreeMap<String, Spanned<ArgumentFile>>,
     pub(super) root: Option<Spanned<PathBuf>>,
     pub(super) file: Option<Spanned<String>>,
+    pub(super) missing: Option<Spanned<String>>,
     pub(super) database: Option<Spanned<PathBuf>>,
     pub(super) query: Option<Spanned<String>>,
     pub(super) rows_max: Option<Spanned<u32>>,

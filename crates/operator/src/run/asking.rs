@@ -52,8 +52,20 @@ impl UnitTexts for Texts<'_> {
 
     fn text(&self, place: usize) -> Result<UnitText, TextProblem> {
         let flight = &self.asked[place].flight;
+        if !flight.is_in_time(self.plan) {
+            return Err(late(self.plan));
+        }
         let (_, shown) = show(self.plan, self.units, self.evidence, flight)?;
         Ok(shown)
+    }
+}
+
+/// Why a unit is asked nothing more whose own time is over.
+pub(super) fn late(plan: &Plan) -> TextProblem {
+    let most = plan.control.unit_ms_max.unwrap_or(0);
+    TextProblem {
+        reason: FailReason::Deadline,
+        message: format!("its {most} ms (control: unit_ms_max) were over before it could be asked"),
     }
 }
 
@@ -474,7 +486,10 @@ impl Pass<'_, '_> {
             (UnitOutcome::Cancelled, _) => (Status::Cancelled, over),
             (UnitOutcome::NotRun, _) => (Status::NotRun, over),
         };
-        if status != Status::Errored && round.stage.pass > 0 {
+        // In a further pass what an earlier one found stands, but for what the backend itself failed on.
+        let late = matches!(outcome, UnitOutcome::Failed { reason, .. } if *reason == FailReason::Deadline);
+        if round.stage.pass > 0 && (late || status != Status::Errored) {
+            let status = if late { Status::NotRun } else { status };
             return self.leave(flight, round.stage, status, reason);
         }
         let mut fact = self.ended(flight, status, round, manner, reason);
@@ -538,6 +553,22 @@ impl Pass<'_, '_> {
             return Ok(());
         }
         self.settle(flight.finish(self.plan, self.units))
+    }
+
+    /// Settles a unit whose own time was over before a tool could be called for it.
+    pub(super) fn expire(
+        &mut self,
+        mut flight: Flight,
+        stage: &Stage,
+    ) -> Result<(), OperatorError> {
+        let late = late(self.plan);
+        let reason = failure(late.reason, &late.message);
+        if stage.pass > 0 {
+            return self.leave(flight, stage, Status::NotRun, reason);
+        }
+        let status = Status::Errored;
+        flight.step(Step::bare(&stage.name, late.reason.as_str()));
+        self.settle(flight.end(self.plan, self.units, status, &stage.name, reason))
     }
 
     /// Settles a unit that a stage wanted and did not get. In a further pass what an earlier one found

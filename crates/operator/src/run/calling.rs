@@ -95,6 +95,10 @@ impl<'a> Pass<'a, '_> {
         let mut requests = Vec::new();
         let mut waiting: Vec<Option<Flight>> = Vec::new();
         for flight in flights {
+            if !flight.is_in_time(self.plan) {
+                self.expire(flight, stage)?;
+                continue;
+            }
             match self.request(tool, &flight) {
                 Ok(request) => {
                     requests.push(request);

@@ -2,7 +2,8 @@
 //!
 //! Must not know how a stage is carried out.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use crate::error::OperatorError;
 use crate::fact::{Fact, Status, Step};
@@ -18,6 +19,8 @@ pub(super) struct Flight {
     pub(super) kept: Kept,
     /// What earlier stages made of it; none before the first, and none in a plan with one stage.
     state: Option<Box<State>>,
+    /// When a model or a tool was first about to be asked about it.
+    begun: OnceLock<Instant>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -52,7 +55,21 @@ impl Shown {
 
 impl Flight {
     pub(super) fn new(kept: Kept) -> Self {
-        Self { kept, state: None }
+        Self {
+            kept,
+            state: None,
+            begun: OnceLock::new(),
+        }
+    }
+
+    /// Starts the unit's own time, where it has not begun; false once it is over, so that nothing more is
+    /// asked about it.
+    pub(super) fn is_in_time(&self, plan: &Plan) -> bool {
+        let Some(most) = plan.control.unit_ms_max else {
+            return true;
+        };
+        let begun = self.begun.get_or_init(Instant::now);
+        begun.elapsed() <= Duration::from_millis(u64::from(most))
     }
 
     pub(super) fn ordinal(&self) -> u32 {

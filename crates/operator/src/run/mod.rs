@@ -426,6 +426,7 @@ impl<'a> Pass<'a, '_> {
         }
         self.journal.log(Event::Unit {
             id: fact.unit_id,
+            place: fact.ordinal,
             status: fact.status,
             stage: fact.stage,
             remembered: fact.remembered,

@@ -27,13 +27,16 @@ impl Reading {
     /// are none the bytes are taken as they are.
     ///
     /// The values of an object's fields are joined by `": "`, and objects stand on lines of their own.
-    /// Objects without any of the fields are left out.
+    /// Objects without any of the fields are left out. No bytes at all are no text, whatever was named.
     ///
     /// # Errors
     /// `Malformed` where the bytes are no text, or no JSON of objects where fields are named.
     pub fn of(body: &[u8], fields: &[String]) -> Result<Self, ToolError> {
         let text = std::str::from_utf8(body)
             .map_err(|_| ToolError::Malformed("the reply is not UTF-8 text".to_owned()))?;
+        if body.is_empty() {
+            return Ok(Self::default());
+        }
         if fields.is_empty() {
             let pieces = paragraphs(text, 0);
             let text = text.to_owned();

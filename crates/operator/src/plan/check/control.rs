@@ -31,6 +31,8 @@ pub(super) fn control(
     let file = spanned.get_ref();
     let attempts = file.attempts_max.as_ref();
     let attempts_max = within(attempts, "control: attempts_max", 1..=ATTEMPTS_MAX)?.unwrap_or(1);
+    let unit_ms = file.unit_ms_max.as_ref();
+    let unit_ms_max = within(unit_ms, "control: unit_ms_max", 1..=u32::MAX)?;
     let mut stop: Vec<StopRule> = Vec::new();
     for spanned in &file.stop {
         let rule = rule(spanned, reduces)?;
@@ -56,7 +58,11 @@ pub(super) fn control(
     if !stop.is_empty() {
         whole(plan, reduces, &stop)?;
     }
-    Ok(Control { stop, attempts_max })
+    Ok(Control {
+        stop,
+        attempts_max,
+        unit_ms_max,
+    })
 }
 
 /// Refuses what a run that stops early would leave partial without saying so.

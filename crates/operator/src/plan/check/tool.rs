@@ -16,7 +16,7 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// Kinds, the keys that each needs, and those that it may have.
 const KINDS: [(&str, &[&str], &[&str]); 5] = [
-    ("file", &["root", "file"], &[]),
+    ("file", &["root", "file"], &["missing"]),
     ("sql", &["database", "query"], &["rows_max"]),
     (
         "http",
@@ -104,6 +104,7 @@ impl Check<'_> {
         [
             at("root", &file.root),
             at("file", &file.file),
+            at("missing", &file.missing),
             at("database", &file.database),
             at("query", &file.query),
             at("rows_max", &file.rows_max),
@@ -153,9 +154,23 @@ impl Check<'_> {
     fn file(&self, arguments: &[Argument]) -> Result<FileTool, Fault> {
         let file = self.template(required(&self.file.file), arguments)?;
         self.all_used(arguments, file.names())?;
+        let missing_is_empty = match &self.file.missing {
+            None => false,
+            Some(given) => match given.get_ref().as_str() {
+                "error" => false,
+                "empty" => true,
+                other => {
+                    let near = suggest(other, &["error", "empty"]);
+                    let problem =
+                        format!("missing is {other:?}; it is \"error\" or \"empty\"{near}");
+                    return self.fault(given.span(), problem);
+                }
+            },
+        };
         Ok(FileTool {
             root: required(&self.file.root).get_ref().clone(),
             file,
+            missing_is_empty,
         })
     }
 

@@ -1,5 +1,6 @@
 //! Runs that stop early: by their declared rules, never before, and never silently.
 
+mod deadlines;
 mod laws;
 mod plans;
 mod retries;

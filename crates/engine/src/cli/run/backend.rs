@@ -1,0 +1,89 @@
+//! Who answers a run: a local model, or a recording; and the larger model beside it.
+
+use std::path::Path;
+use std::time::Instant;
+
+use engine::local;
+use engine::models::{self, Environment, LocalModel, TerminalReporter};
+use engine::runner::{Reuse, RunnerOptions};
+use operator::infer::Infer;
+use operator::plan::{AUDIT_STAGE, AuditSpec, Auditor};
+use operator::replay::Replay;
+use operator::{OperatorError, Plan};
+
+use super::{ReuseArgument, RunArguments};
+
+/// The model, or a recording.
+pub(super) fn open(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
+    if let Some(path) = &arguments.replay {
+        return Ok(Box::new(Replay::load(path)?));
+    }
+    if arguments.batch_tokens == 0 {
+        anyhow::bail!("--batch-tokens 0: a forward holds at least one token");
+    }
+    load(&arguments.model, arguments)
+}
+
+/// The model of `--larger`, where the plan asks for one.
+///
+/// # Errors
+/// `NoLargerModel` where the plan asks for one and none is named, before any model is loaded.
+pub(super) fn open_larger(
+    arguments: &RunArguments,
+    plan: &Plan,
+) -> anyhow::Result<Option<Box<dyn Infer>>> {
+    let of_model = |audit: &&AuditSpec| matches!(audit.auditor, Auditor::Model { .. });
+    let audits = plan.audit.as_ref().filter(of_model);
+    let mut stages = plan.stages.iter().filter(|stage| stage.larger());
+    let asks = stages
+        .next()
+        .map(|stage| stage.name.clone())
+        .or(audits.map(|_| AUDIT_STAGE.to_owned()));
+    match (&arguments.larger, asks) {
+        (None, Some(stage)) if arguments.replay.is_none() => {
+            Err(OperatorError::NoLargerModel { stage }.into())
+        }
+        (None, _) => Ok(None),
+        (Some(reference), None) => {
+            eprintln!("warning: --larger {reference}: nothing in the plan asks the larger model");
+            Ok(None)
+        }
+        (Some(reference), Some(_)) => load(reference, arguments).map(Some),
+    }
+}
+
+fn load(reference: &str, arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
+    let model = find_model(reference, arguments.offline)?;
+    let reuse = match arguments.reuse {
+        ReuseArgument::Shared => Reuse::Shared,
+        ReuseArgument::Off => Reuse::Off,
+    };
+    let options = RunnerOptions {
+        batch_tokens: arguments.batch_tokens,
+        reuse,
+        ..RunnerOptions::default()
+    };
+    let (device, numerics) = (arguments.device.into(), arguments.numerics.into());
+    let started = Instant::now();
+    let infer = local::open(&model, device, numerics, options)?;
+    if !arguments.quiet {
+        let seconds = started.elapsed().as_secs_f64();
+        eprintln!("loaded {} in {seconds:.1} s", infer.identity().describe);
+    }
+    Ok(Box::new(infer))
+}
+
+/// The model of a name, a file or a directory.
+pub(in crate::cli) fn find_model(reference: &str, offline: bool) -> anyhow::Result<LocalModel> {
+    let path = Path::new(reference);
+    if path.is_dir() {
+        return Ok(local::directory_model(path)?);
+    }
+    let environment = Environment::from_process()?;
+    Ok(models::resolve(
+        reference,
+        &environment,
+        offline,
+        &mut TerminalReporter::stderr(),
+    )?)
+}
