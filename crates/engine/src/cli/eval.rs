@@ -50,13 +50,13 @@ pub struct EvalArguments {
     json: bool,
 }
 
-fn parse_pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
     text.split_once('=')
         .map(|(stored, label)| (stored.to_owned(), label.to_owned()))
         .ok_or_else(|| format!("`{text}` has no `=`; write STORED=LABEL, such as true=yes"))
 }
 
-/// Prints accuracy, per-class figures and the confusion matrix; of pairs, what was found of them.
+/// Prints accuracy, per-class figures, the confusion matrix, calibration and misses; of pairs, what was found of them.
 pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
     let facts = run_directory::read_facts(&arguments.run.join("facts.jsonl"))?;
     let answer = run_directory::read_answer(&arguments.run)?;
@@ -94,6 +94,7 @@ pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
     let selectors = answer.selections.iter().map(|selection| &*selection.stage);
     let report = Evaluation {
         report: eval::evaluate(&facts, &labels, &arguments.field),
+        quality: eval::evaluate_quality(&facts, &labels, &arguments.field),
         choices: eval::evaluate_choices(&facts, &labels, selectors),
     };
     tell(&report, arguments.json, answer.simulated)
@@ -104,13 +105,14 @@ pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
 struct Evaluation {
     #[serde(flatten)]
     report: eval::Report,
+    quality: eval::Quality,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     choices: Vec<eval::ChoiceReport>,
 }
 
 impl Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.report)?;
+        write!(f, "{}{}", self.report, self.quality)?;
         self.choices
             .iter()
             .try_for_each(|choices| write!(f, "\n{choices}"))

@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use engine::head::Head;
+use engine::infer::Heads;
 use engine::local::{self, Device};
 use engine::model::linear::Numerics;
 use engine::models::{self, Environment, LocalModel, TerminalReporter};
@@ -58,6 +60,10 @@ pub struct RunArguments {
     /// Number format of the fast CPU path; part of every remembered answer's key.
     #[arg(long, value_enum, default_value = "auto")]
     numerics: NumericsArgument,
+    /// A trained head's file, beside those that the plan names; part of every remembered answer's key
+    /// [repeatable].
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    head: Vec<PathBuf>,
     /// Answer from a recording instead of a model; everything is marked as simulated.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
@@ -166,6 +172,10 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         .unwrap_or_else(|| default_directory(&arguments.plan, &input));
     // What needs no model is checked before a model is fetched or loaded.
     operator::run::check_files(&plan)?;
+    let heads = match arguments.replay {
+        Some(_) => Vec::new(),
+        None => load_heads(&plan, &arguments.head)?,
+    };
     let options = serde_json::json!({
         "limit": arguments.limit,
         "redact": arguments.redact,
@@ -174,13 +184,14 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         "numerics": format!("{:?}", arguments.numerics).to_lowercase(),
         "batch_tokens": arguments.batch_tokens,
         "replay": arguments.replay,
+        "heads": heads.iter().map(|head| blake3::Hash::from_bytes(head.digest()).to_string()).collect::<Vec<_>>(),
     });
     index::check(&plan, &UnitRows(&units))?;
     let open = engine::tools::open(&plan, &arguments.allow)?;
     let tool_clock = SystemClock::default();
     let mut directory = RunDirectory::create(&out, env!("CARGO_PKG_VERSION"), options)?;
     let store = open_store(&arguments)?;
-    let mut backend = open_backend(&arguments)?;
+    let mut backend = open_backend(&plan, &arguments, heads)?;
     let memo = store.as_ref().map(|store| store as &dyn Store);
     let cancel = Arc::new(CancelFlag::new());
     let on_signal = cancel.clone();
@@ -247,7 +258,35 @@ fn report(outcome: &RunOutcome<Facts>, arguments: &RunArguments, out: &Path) -> 
     }
 }
 
-fn open_backend(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
+/// The heads of the plan's fields and of the command line.
+pub(super) fn load_heads(plan: &Plan, named: &[PathBuf]) -> anyhow::Result<Vec<Head>> {
+    let mut heads: Vec<Head> = Vec::new();
+    for path in plan.heads().chain(named.iter().cloned()) {
+        let head = Head::load(&path)?;
+        // A plan may name what the command line repeats.
+        if heads.iter().all(|other| other.digest() != head.digest()) {
+            heads.push(head);
+        }
+    }
+    Ok(heads)
+}
+
+/// Checks that every head answers a question of the plan's stages.
+fn check_heads(plan: &Plan, heads: &Heads) -> anyhow::Result<()> {
+    let turns: Vec<_> = plan
+        .stages
+        .iter()
+        .filter_map(|stage| plan.turn(stage))
+        .collect();
+    let asked = turns.iter().map(|turn| (&turn.rubric, &*turn.questions));
+    Ok(heads.check(asked)?)
+}
+
+fn open_backend(
+    plan: &Plan,
+    arguments: &RunArguments,
+    heads: Vec<Head>,
+) -> anyhow::Result<Box<dyn Infer>> {
     if let Some(path) = &arguments.replay {
         return Ok(Box::new(Replay::load(path)?));
     }
@@ -266,7 +305,8 @@ fn open_backend(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
     };
     let (device, numerics) = (arguments.device.into(), arguments.numerics.into());
     let started = Instant::now();
-    let infer = local::open(&model, device, numerics, options)?;
+    let infer = local::open(&model, device, numerics, options)?.with_heads(heads)?;
+    check_heads(plan, infer.heads())?;
     let seconds = started.elapsed().as_secs_f64();
     eprintln!("loaded {} in {seconds:.1} s", infer.identity().describe);
     Ok(Box::new(infer))
