@@ -29,6 +29,22 @@ pub enum EngineError {
         /// What the user can do.
         cure: String,
     },
+    /// A file is no trained head.
+    #[error("{path} {problem}; write one with `engine calibrate PLAN --labels FILE`")]
+    BadHead {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A trained head does not belong here.
+    #[error("the head for field {field:?} cannot be used: {problem}")]
+    HeadMismatch {
+        /// The field that it answers.
+        field: String,
+        /// What does not fit.
+        problem: String,
+    },
     /// The device was not compiled into this binary.
     #[error(
         "device {device} is not in this build; rebuild with `cargo build --release --features {device}` or use `--device cpu`"
@@ -103,6 +119,14 @@ impl EngineError {
         Self::Io {
             path: path.into(),
             source,
+        }
+    }
+
+    /// A file that is no head.
+    pub fn bad_head(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
+        Self::BadHead {
+            path: path.into(),
+            problem: problem.into(),
         }
     }
 

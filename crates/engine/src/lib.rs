@@ -9,7 +9,9 @@
 //! | [`tokenizer`], [`prompt`], [`label_tree`] | text to tokens; the seam between rubric and unit; labels as a token tree |
 //! | [`model`] | the packed forward, behind one trait: `cpu` (fast) and `portable` (candle, any device) |
 //! | [`runner`] | seals the prefix, forks it, packs records, reads answers, continues a prompt |
+//! | [`head`] | heads trained from few labels: what they read, how they are fitted, their file |
 //! | [`infer`] | implements the operator's `Infer` and `Compose`; the only module that knows both crates |
+//! | [`calibrate`] | labelled records to a trained head |
 //! | [`tools`] | carries out the tools that a plan declares: files, SQL, HTTP, processes, MCP servers |
 //! | [`local`] | opens a model by name or path and joins the pieces |
 //! | [`effects`] | does what a verified run comes to, on trackers of files and over HTTP |
@@ -19,8 +21,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod bench;
+pub mod calibrate;
 pub mod effects;
 pub mod error;
+pub mod head;
 pub mod infer;
 pub mod label_tree;
 pub mod local;

@@ -6,6 +6,7 @@
 
 mod flight;
 mod generate;
+mod states;
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -13,10 +14,12 @@ use std::sync::Arc;
 use kvcache::{CacheStats, KvCache, Namespace, Prefix, PrefixKey, SequenceKv};
 
 pub use generate::{DECODE_SLOTS, Ending, GenerateRequest, Generated, Progress};
+pub use states::RecordStates;
 
 use crate::error::EngineError;
 use crate::label_tree::LabelTree;
-use crate::model::{Batch, Model};
+use crate::model::{Batch, Model, Segment, States};
+use states::Pool;
 
 /// Slots of the paged pool, in tokens; memory is taken only as it is used.
 const POOL_TOKENS: u32 = 1 << 20;
@@ -113,6 +116,8 @@ pub struct ScoreResult {
     pub cached_tokens: usize,
     /// Nodes at which logits were read.
     pub scored_positions: usize,
+    /// States of the tapped layers; none where no layer is tapped.
+    pub states: Option<RecordStates>,
 }
 
 /// Owns model and cache; one thread, no lock.
@@ -120,6 +125,7 @@ pub struct Runner {
     model: Box<dyn Model>,
     cache: KvCache,
     options: RunnerOptions,
+    taps: Vec<usize>,
 }
 
 /// Where a request's nodes sit in the batch.
@@ -142,7 +148,19 @@ impl Runner {
             cache: KvCache::new(layout, blocks)?,
             model,
             options,
+            taps: Vec::new(),
         })
+    }
+
+    /// Sets the layers whose states scores come with: of the residual as it enters each.
+    ///
+    /// # Panics
+    /// If the layers are not ascending, or the model has no such layer.
+    pub fn tap(&mut self, layers: &[usize]) {
+        assert!(layers.is_sorted_by(|a, b| a < b), "layers ascend");
+        let last = layers.last().copied().unwrap_or(0);
+        assert!(last < self.model.config().layers, "the model has the layer");
+        self.taps = layers.to_vec();
     }
 
     /// The model.
@@ -184,7 +202,7 @@ impl Runner {
         }
         let before = self.model.rows_forwarded();
         let mut sequence = self.cache.admit(None, tokens.len() as u32)?;
-        if let Err(error) = self.fill(None, &mut sequence, tokens) {
+        if let Err(error) = self.fill(None, &mut sequence, tokens, None) {
             self.cache.release(sequence);
             return Err(error);
         }
@@ -207,12 +225,14 @@ impl Runner {
         Ok(())
     }
 
-    /// Forwards tokens in chunks, keeping their keys and values in the sequence's slots.
+    /// Forwards tokens in chunks, keeping their keys and values in the sequence's slots, and adds their
+    /// tapped states to the pool.
     fn fill(
         &mut self,
         prefix: Option<&Prefix>,
         sequence: &mut SequenceKv,
         tokens: &[u32],
+        mut pool: Option<&mut Pool>,
     ) -> Result<(), EngineError> {
         for chunk in tokens.chunks(self.options.batch_tokens) {
             let reservation = self.cache.reserve(sequence, chunk.len() as u32)?;
@@ -223,7 +243,17 @@ impl Runner {
             };
             batch.sequences.push(sequence);
             batch.push(chunk, None, Some(0));
-            self.model.forward(&batch, &mut self.cache)?;
+            match &mut pool {
+                Some(pool) => {
+                    batch.taps.clone_from(&self.taps);
+                    batch.pooled.push(0..chunk.len());
+                    let states = self.model.forward_tapped(&batch, &mut self.cache)?;
+                    pool.add(states.means.concat(), chunk.len());
+                }
+                None => {
+                    self.model.forward(&batch, &mut self.cache)?;
+                }
+            }
             self.cache.commit(sequence, chunk.len() as u32);
         }
         Ok(())
@@ -316,6 +346,7 @@ impl Runner {
         let shared = (self.options.reuse == Reuse::Shared).then_some(prefix);
         let mut long = None;
         let mut skipped = 0;
+        let mut pool = Pool::default();
         if let [index] = *packed
             && let request = &requests[index]
             && shared.is_some()
@@ -324,7 +355,9 @@ impl Runner {
             // All but the tail goes through slots, so that no forward outgrows the budget by much.
             skipped = request.tokens.len() - self.options.batch_tokens;
             let mut sequence = self.cache.admit(shared, skipped as u32)?;
-            if let Err(error) = self.fill(shared, &mut sequence, &request.tokens[..skipped]) {
+            let head = &request.tokens[..skipped];
+            let pooled = (!self.taps.is_empty()).then_some(&mut pool);
+            if let Err(error) = self.fill(shared, &mut sequence, head, pooled) {
                 self.cache.release(sequence);
                 return Err(error);
             }
@@ -334,6 +367,7 @@ impl Runner {
         let mut batch = Batch {
             prefix: shared.cloned(),
             coarse,
+            taps: self.taps.clone(),
             ..Batch::default()
         };
         batch.sequences.extend(long.as_ref());
@@ -346,17 +380,17 @@ impl Runner {
         if let Some(sequence) = long {
             self.cache.release(sequence);
         }
-        let (asked, hidden) = outcome?;
-        let logits = self.model.logits(&hidden)?;
+        let (asked, states) = outcome?;
+        let logits = self.model.logits(&states.hidden)?;
         let vocab = self.model.config().vocab;
-        for item in placed {
+        for (place, item) in placed.into_iter().enumerate() {
             let request = &requests[item.request];
-            let row = |token: usize| {
-                let at = asked.binary_search(&token).unwrap_or_else(|_| {
+            let at = |token: usize| {
+                asked.binary_search(&token).unwrap_or_else(|_| {
                     unreachable!("every node's token was asked for when it was placed")
-                });
-                &logits[at * vocab..(at + 1) * vocab]
+                })
             };
+            let row = |token: usize| &logits[at(token) * vocab..(at(token) + 1) * vocab];
             let scores = request
                 .trees
                 .iter()
@@ -371,6 +405,11 @@ impl Runner {
                 repeated_tokens: 0,
                 cached_tokens: shared.map_or(0, |prefix| prefix.len() as usize),
                 scored_positions: item.asked.iter().map(Vec::len).sum(),
+                states: (!self.taps.is_empty()).then(|| {
+                    let answers = item.asked.iter().map(|nodes| at(nodes[0]));
+                    let rows = request.tokens.len() - skipped;
+                    pool.read(&states, answers, place, rows, self.model.config().hidden)
+                }),
             };
             sink(item.request, result);
         }
@@ -387,7 +426,7 @@ impl Runner {
         mut batch: Batch<'_>,
         skipped: usize,
         placed: &mut Vec<Placed>,
-    ) -> Result<(Vec<usize>, Vec<f32>), EngineError> {
+    ) -> Result<(Vec<usize>, States), EngineError> {
         let long = (!batch.sequences.is_empty()).then_some(0);
         let mut unshared = Vec::new();
         for &index in packed {
@@ -401,6 +440,11 @@ impl Runner {
                     batch.push(&unshared, None, None)
                 }
             };
+            if !batch.taps.is_empty() {
+                let Segment { start, len, .. } = batch.segments[root];
+                let own = request.tokens.len() - skipped;
+                batch.pooled.push(start + len - own..start + len);
+            }
             let asked = request
                 .trees
                 .iter()
@@ -418,8 +462,8 @@ impl Runner {
                 fork,
             });
         }
-        let hidden = self.model.forward(&batch, &mut self.cache)?;
-        Ok((batch.asked, hidden))
+        let states = self.model.forward_tapped(&batch, &mut self.cache)?;
+        Ok((batch.asked, states))
     }
 
     /// Logits over the whole vocabulary after each of the last `count` tokens of a plain prompt:

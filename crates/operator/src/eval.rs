@@ -7,6 +7,7 @@
 mod choices;
 mod claims;
 mod pairs;
+mod quality;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,6 +23,7 @@ use crate::record::Record;
 pub use choices::{ChoiceReport, evaluate_choices};
 pub use claims::{ClaimReport, KeyRow, KeysReport, UnitsReport, evaluate_claim};
 pub use pairs::{PairReport, Pairs, Score, evaluate_pairs, read_pairs};
+pub use quality::{CoveragePoint, Judgement, Misses, Quality, ReliabilityBin, evaluate_quality};
 
 /// The true labels by unit.
 pub type Labels = BTreeMap<UnitId, String>;
@@ -144,6 +146,27 @@ pub fn read_labels(
     Ok(labels)
 }
 
+/// Reads the ids of records.
+///
+/// # Errors
+/// `MissingId` when a record has none.
+pub fn read_ids(
+    path: &str,
+    records: &[Record],
+    id_field: &str,
+) -> Result<BTreeSet<UnitId>, OperatorError> {
+    let id = |record: &Record| {
+        let id = scalar(&record.fields, id_field).ok_or_else(|| OperatorError::MissingId {
+            path: path.to_owned(),
+            field: id_field.to_owned(),
+            place: record.place.clone(),
+            problem: String::from("is missing"),
+        })?;
+        Ok(UnitId::new(&id))
+    };
+    records.iter().map(id).collect()
+}
+
 /// Measures one field of the facts against the labels.
 pub fn evaluate(facts: &[Fact], labels: &Labels, field: &str) -> Report {
     let known: BTreeSet<&UnitId> = facts.iter().map(|fact| &fact.unit_id).collect();
@@ -154,11 +177,7 @@ pub fn evaluate(facts: &[Fact], labels: &Labels, field: &str) -> Report {
             unlabelled.push(fact.unit_id.clone());
             continue;
         };
-        let row = rows.entry(label).or_insert_with(|| Confusion {
-            label: label.clone(),
-            decided: BTreeMap::new(),
-            undecided: BTreeMap::new(),
-        });
+        let row = rows.entry(label).or_insert_with(|| Confusion::of(label));
         let decided = fact
             .values
             .get(field)
@@ -172,40 +191,69 @@ pub fn evaluate(facts: &[Fact], labels: &Labels, field: &str) -> Report {
             }
         }
     }
-    let confusion: Vec<Confusion> = rows.into_values().collect();
-    let names: BTreeSet<&str> = confusion
-        .iter()
-        .flat_map(|row| row.decided.keys().chain(std::iter::once(&row.label)))
-        .map(String::as_str)
-        .collect();
-    let classes: Vec<ClassScore> = names
-        .into_iter()
-        .map(|label| score_class(label, &confusion))
-        .collect();
-    let labelled = classes.iter().map(|class| class.support).sum();
-    let decided = classes.iter().map(|class| class.predicted).sum();
-    let correct = classes.iter().map(|class| class.correct).sum();
-    let f1s: Vec<u64> = classes
-        .iter()
-        .filter(|class| class.support > 0)
-        .map(|class| u64::from(class.f1_ppm.unwrap_or(0)))
-        .collect();
+    let without_fact = labels.keys().filter(|unit| !known.contains(unit));
     Report {
-        field: field.to_owned(),
-        labelled,
-        decided,
-        correct,
-        accuracy_decided_ppm: share(correct, decided),
-        accuracy_labelled_ppm: share(correct, labelled),
-        macro_f1_ppm: mean(&f1s),
-        classes,
-        confusion,
         unlabelled,
-        without_fact: labels
-            .keys()
-            .filter(|unit| !known.contains(unit))
-            .cloned()
-            .collect(),
+        without_fact: without_fact.cloned().collect(),
+        ..Report::of(field, rows)
+    }
+}
+
+/// Measures judgements, each of them a decision.
+pub fn evaluate_judgements(judgements: &[Judgement<'_>], field: &str) -> Report {
+    let mut rows: BTreeMap<&str, Confusion> = BTreeMap::new();
+    for judgement in judgements {
+        let row = rows
+            .entry(judgement.truth)
+            .or_insert_with(|| Confusion::of(judgement.truth));
+        *row.decided.entry(judgement.label.to_owned()).or_default() += 1;
+    }
+    Report::of(field, rows)
+}
+
+impl Confusion {
+    fn of(label: &str) -> Self {
+        Self {
+            label: label.to_owned(),
+            decided: BTreeMap::new(),
+            undecided: BTreeMap::new(),
+        }
+    }
+}
+
+impl Report {
+    fn of(field: &str, rows: BTreeMap<&str, Confusion>) -> Self {
+        let confusion: Vec<Confusion> = rows.into_values().collect();
+        let names: BTreeSet<&str> = confusion
+            .iter()
+            .flat_map(|row| row.decided.keys().chain(std::iter::once(&row.label)))
+            .map(String::as_str)
+            .collect();
+        let classes: Vec<ClassScore> = names
+            .into_iter()
+            .map(|label| score_class(label, &confusion))
+            .collect();
+        let labelled = classes.iter().map(|class| class.support).sum();
+        let decided = classes.iter().map(|class| class.predicted).sum();
+        let correct = classes.iter().map(|class| class.correct).sum();
+        let f1s: Vec<u64> = classes
+            .iter()
+            .filter(|class| class.support > 0)
+            .map(|class| u64::from(class.f1_ppm.unwrap_or(0)))
+            .collect();
+        Report {
+            field: field.to_owned(),
+            labelled,
+            decided,
+            correct,
+            accuracy_decided_ppm: share(correct, decided),
+            accuracy_labelled_ppm: share(correct, labelled),
+            macro_f1_ppm: mean(&f1s),
+            classes,
+            confusion,
+            unlabelled: Vec::new(),
+            without_fact: Vec::new(),
+        }
     }
 }
 
@@ -273,6 +321,26 @@ fn percent(ppm: Option<u32>) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.figures())?;
+        writeln!(
+            f,
+            "{} units have a fact and no label, {} a label and no fact",
+            self.unlabelled.len(),
+            self.without_fact.len()
+        )
+    }
+}
+
+impl Report {
+    /// Accuracy, figures per label and the confusion, as lines of text.
+    pub fn figures(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write_figures(&mut text);
+        text
+    }
+
+    fn write_figures(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         writeln!(
             f,
             "{}: {} labelled, {} decided, {} right; accuracy {} of decided, {} of all; macro F1 {}",
@@ -320,11 +388,6 @@ impl fmt::Display for Report {
             let cells = decided.chain(undecided).collect::<Vec<_>>().join(", ");
             writeln!(f, "{:width$} -> {cells}", row.label)?;
         }
-        writeln!(
-            f,
-            "{} units have a fact and no label, {} a label and no fact",
-            self.unlabelled.len(),
-            self.without_fact.len()
-        )
+        Ok(())
     }
 }

@@ -61,7 +61,8 @@ pub mod text;
 pub mod tool;
 pub mod trials;
 pub mod verify;
-mod words;
+pub mod vocabulary;
+pub mod words;
 
 pub use error::OperatorError;
 pub use plan::Plan;

@@ -239,6 +239,9 @@ pub struct Field {
     pub scaffold: String,
     /// Relations that the answer depends on; a unit that lacks one is widened or abstains.
     pub requires: Vec<Relation>,
+    /// File of a trained head that answers the field, relative to the plan file. Its bytes are part of the
+    /// backend's identity, so that its path is no part of the plan's.
+    pub head: Option<PathBuf>,
 }
 
 impl Field {
@@ -346,6 +349,12 @@ impl Plan {
     /// The input file, resolved against the plan file's directory.
     pub fn input_path(&self) -> Option<PathBuf> {
         Some(self.beside(self.input.path.as_ref()?))
+    }
+
+    /// The files of the trained heads that the fields name, resolved against the plan file's directory.
+    pub fn heads(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        let named = self.fields.iter().filter_map(|field| field.head.as_ref());
+        named.map(|path| self.beside(path))
     }
 
     /// A path of the plan, resolved against the plan file's directory.

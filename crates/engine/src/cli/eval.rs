@@ -54,6 +54,9 @@ pub struct EvalArguments {
     /// Field of the labels file that holds the id.
     #[arg(long, value_name = "FIELD", default_value = "number")]
     id: String,
+    /// Leave out the records whose ids are in this file, such as those that a head was trained on.
+    #[arg(long, value_name = "FILE", requires = "labels")]
+    except: Option<PathBuf>,
     /// Turn a stored label into the plan's, such as `true=yes`; may be repeated.
     #[arg(long = "map", value_name = "STORED=LABEL", value_parser = parse_pair)]
     map: Vec<(String, String)>,
@@ -62,13 +65,13 @@ pub struct EvalArguments {
     json: bool,
 }
 
-fn parse_pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
     text.split_once('=')
         .map(|(stored, label)| (stored.to_owned(), label.to_owned()))
         .ok_or_else(|| format!("`{text}` has no `=`; write STORED=LABEL, such as true=yes"))
 }
 
-/// Prints accuracy, per-class figures and the confusion matrix; of pairs, what was found of them.
+/// Prints accuracy, per-class figures, the confusion matrix, calibration and misses; of pairs, what was found of them.
 pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
     let facts = run_directory::read_facts(&arguments.run.join("facts.jsonl"))?;
     let answer = run_directory::read_answer(&arguments.run)?;
@@ -87,7 +90,13 @@ pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
         anyhow::bail!("eval: name --field FIELD, or --claim NAME with --label-field FIELD");
     };
     let map: BTreeMap<String, String> = arguments.map.iter().cloned().collect();
-    let labels = eval::read_labels(&artifact.path, &records, &arguments.id, label_field, &map)?;
+    let mut labels = eval::read_labels(&artifact.path, &records, &arguments.id, label_field, &map)?;
+    if let Some(path) = &arguments.except {
+        let (artifact, records, _) = read_source(path, None)?;
+        for unit in eval::read_ids(&artifact.path, &records, &arguments.id)? {
+            labels.remove(&unit);
+        }
+    }
     if let Some(name) = &arguments.claim {
         let Some(claim) = answer.claims.iter().find(|claim| &claim.name == name) else {
             let names: Vec<&str> = answer.claims.iter().map(|claim| &*claim.name).collect();
@@ -118,6 +127,7 @@ pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
     let selectors = answer.selections.iter().map(|selection| &*selection.stage);
     let report = Evaluation {
         report: eval::evaluate(&facts, &labels, field),
+        quality: eval::evaluate_quality(&facts, &labels, field),
         choices: eval::evaluate_choices(&facts, &labels, selectors),
     };
     tell(&report, arguments.json, answer.simulated)
@@ -128,13 +138,14 @@ pub fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
 struct Evaluation {
     #[serde(flatten)]
     report: eval::Report,
+    quality: eval::Quality,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     choices: Vec<eval::ChoiceReport>,
 }
 
 impl Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.report)?;
+        write!(f, "{}{}", self.report, self.quality)?;
         self.choices
             .iter()
             .try_for_each(|choices| write!(f, "\n{choices}"))

@@ -1,6 +1,7 @@
 //! The commands. Each file is one command; this one holds what they share.
 
 mod bench;
+mod calibrate;
 mod diff;
 mod effects;
 mod eval;
@@ -72,6 +73,8 @@ enum Command {
     Units(units::UnitsArguments),
     /// Show what a run changed outside, finish what a crash left, or read it back.
     Effects(effects::EffectsArguments),
+    /// Train a head that answers a field, from a few labelled records.
+    Calibrate(calibrate::CalibrateArguments),
     /// Compare a run's decisions with known labels or pairs.
     Eval(eval::EvalArguments),
     /// Check the fold itself on records whose answers are known.
@@ -99,6 +102,7 @@ impl Arguments {
             Command::Diff(arguments) => diff::run(&arguments),
             Command::Units(arguments) => units::units(&arguments),
             Command::Effects(arguments) => effects::effects(&arguments),
+            Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
             Command::Eval(arguments) => eval::eval(&arguments),
             Command::Fold(arguments) => fold::fold(&arguments),
             Command::Verify(arguments) => verify::verify(&arguments),

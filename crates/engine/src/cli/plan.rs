@@ -22,7 +22,7 @@ use operator::survey::{Gauge, Sample, Survey, SurveyOptions, measure, survey};
 use operator::{OperatorError, Plan};
 use serde::Serialize;
 
-use super::run::{DeviceArgument, NumericsArgument, default_directory, find_model};
+use super::run::{DeviceArgument, NumericsArgument, default_directory, find_model, load_heads};
 use super::{EXIT_USAGE, store};
 
 /// Arguments of `engine plan`.
@@ -56,6 +56,9 @@ pub struct PlanArguments {
     /// Where the forward would run.
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceArgument,
+    /// A trained head's file, as `engine run --head` [repeatable].
+    #[arg(long, value_name = "FILE")]
+    head: Vec<PathBuf>,
     /// Number format of the fast CPU path.
     #[arg(long, value_enum, default_value = "auto")]
     numerics: NumericsArgument,
@@ -151,7 +154,10 @@ pub fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
     };
     let (device, numerics) = (arguments.device.into(), arguments.numerics.into());
     let gauge = match &model {
-        Some(model) => Some(local::open_gauge(model, device, numerics)?),
+        Some(model) => {
+            let heads = load_heads(&plan, &arguments.head)?;
+            Some(local::open_gauge(model, device, numerics)?.with_heads(heads)?)
+        }
         None => None,
     };
     let memory = open_store(arguments)?;

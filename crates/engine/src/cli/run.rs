@@ -29,7 +29,7 @@ use super::effects::{self, Finished};
 use super::progress::RunProgress;
 use super::{EXIT_BREAKER, EXIT_INCOMPLETE, store, terminal};
 
-pub(super) use backend::find_model;
+pub(super) use backend::{find_model, load_heads};
 
 /// Arguments of `engine run`.
 #[derive(Debug, Args)]
@@ -72,6 +72,10 @@ pub struct RunArguments {
     /// Number format of the fast CPU path; part of every remembered answer's key.
     #[arg(long, value_enum, default_value = "auto")]
     numerics: NumericsArgument,
+    /// A trained head's file, beside those that the plan names; part of every remembered answer's key
+    /// [repeatable].
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    head: Vec<PathBuf>,
     /// Answer from a recording instead of a model; everything is marked as simulated.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
@@ -180,6 +184,10 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         .unwrap_or_else(|| default_directory(&arguments.plan, &input));
     // What needs no model is checked before a model is fetched or loaded.
     operator::run::check_files(&plan)?;
+    let heads = match arguments.replay {
+        Some(_) => Vec::new(),
+        None => load_heads(&plan, &arguments.head)?,
+    };
     let options = serde_json::json!({
         "limit": arguments.limit,
         "redact": arguments.redact,
@@ -190,6 +198,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         "model": arguments.model,
         "larger": arguments.larger,
         "replay": arguments.replay,
+        "heads": heads.iter().map(|head| blake3::Hash::from_bytes(head.digest()).to_string()).collect::<Vec<_>>(),
     });
     if arguments.resume {
         resume::check(&out, &plan, operator::ops::Units::source(&units), &options)?;
@@ -200,7 +209,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let mut directory = RunDirectory::create(&out, env!("CARGO_PKG_VERSION"), options)?;
     let store = open_store(&arguments)?;
     let mut larger = backend::open_larger(&arguments, &plan)?;
-    let mut backend = backend::open(&arguments)?;
+    let mut backend = backend::open(&plan, &arguments, heads)?;
     let memo = store.as_ref().map(|store| store as &dyn Store);
     let cancel = Arc::new(CancelFlag::new());
     interrupt::watch(&cancel)?;

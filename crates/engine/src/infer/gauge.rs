@@ -8,8 +8,9 @@ use operator::plan::Turn;
 use operator::survey::{Gauge, Ruler};
 use operator::text::{TextProblem, UnitText};
 
-use super::{Questions, refusal};
+use super::{Heads, Questions, refusal};
 use crate::error::EngineError;
+use crate::head::Head;
 use crate::prompt::PromptTemplate;
 use crate::runner::Runner;
 use crate::tokenizer::Tokenizer;
@@ -40,6 +41,15 @@ impl LocalGauge {
         }
     }
 
+    /// The same gauge for a backend with trained heads.
+    ///
+    /// # Errors
+    /// `HeadMismatch` as for the backend itself.
+    pub fn with_heads(mut self, heads: Vec<Head>) -> Result<Self, EngineError> {
+        self.identity = Heads::new(heads, &self.identity)?.identify(&self.identity);
+        Ok(self)
+    }
+
     fn ruler<'t>(
         &'t self,
         rubric: &str,
@@ -50,9 +60,10 @@ impl LocalGauge {
         if tokens > tokens_max {
             return Err(EngineError::RubricTooLong { tokens, tokens_max });
         }
+        let no_heads = vec![None; questions.len()];
         Ok(LocalRuler {
             tokenizer: &self.tokenizer,
-            questions: Questions::compile(&self.tokenizer, questions)?,
+            questions: Questions::compile(&self.tokenizer, questions, &no_heads, false)?,
             close: split.close,
             shared: tokens,
             room: self.context - tokens,

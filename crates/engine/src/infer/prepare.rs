@@ -14,6 +14,7 @@ use operator::text::{TextProblem, UnitText};
 use rayon::prelude::*;
 
 use crate::error::EngineError;
+use crate::head::{Head, TextScores};
 use crate::label_tree::LabelTree;
 use crate::runner::ScoreRequest;
 use crate::tokenizer::Tokenizer;
@@ -26,6 +27,10 @@ const BATCH_UNITS: usize = 32;
 /// The trees of a job's questions: fixed ones once, those over a unit's lines per line count.
 pub(super) struct Questions<'a> {
     questions: &'a [Question],
+    /// The head that answers each question, where one does.
+    heads: Vec<Option<Arc<Head>>>,
+    /// Whether coarse answers are final.
+    coarse: bool,
     fixed: Vec<Option<Arc<LabelTree>>>,
     lines: HashMap<(usize, usize), Arc<LabelTree>>,
 }
@@ -34,11 +39,18 @@ pub(super) struct Questions<'a> {
 pub(super) struct Prepared {
     pub(super) place: usize,
     /// How each question is answered.
-    pub(super) choices: Vec<Choice>,
+    pub(super) answered: Vec<Answered>,
     pub(super) request: Result<ScoreRequest, TextProblem>,
 }
 
-/// How a question about a unit is answered.
+/// How a question about a unit is answered, and what its head makes of the unit's text.
+#[derive(Debug, Clone)]
+pub(super) struct Answered {
+    pub(super) choice: Choice,
+    pub(super) text: Option<TextScores>,
+}
+
+/// Where the answer to a question comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Choice {
     /// By the next score.
@@ -74,12 +86,12 @@ pub(super) fn prepare_all(
             .map(|(place, text)| match text {
                 Ok(unit) => Prepared {
                     place,
-                    choices: questions.choices(&unit),
+                    answered: questions.answered(&unit),
                     request: prepare(tokenizer, &questions, &unit, close, room),
                 },
                 Err(problem) => Prepared {
                     place,
-                    choices: Vec::new(),
+                    answered: Vec::new(),
                     request: Err(problem),
                 },
             })
@@ -96,6 +108,8 @@ impl<'a> Questions<'a> {
     pub(super) fn compile(
         tokenizer: &Tokenizer,
         questions: &'a [Question],
+        heads: &[Option<Arc<Head>>],
+        coarse: bool,
     ) -> Result<Self, EngineError> {
         let fixed = questions
             .iter()
@@ -106,6 +120,8 @@ impl<'a> Questions<'a> {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             questions,
+            heads: heads.to_vec(),
+            coarse,
             fixed,
             lines: HashMap::new(),
         })
@@ -130,12 +146,17 @@ impl<'a> Questions<'a> {
         Ok(())
     }
 
-    fn choices(&self, unit: &UnitText) -> Vec<Choice> {
+    fn answered(&self, unit: &UnitText) -> Vec<Answered> {
         (0..self.questions.len())
-            .map(|index| match (self.tree(index, unit), unit.lines.len()) {
-                (Some(_), _) => Choice::Scored,
-                (None, 1) => Choice::Single,
-                (None, _) => Choice::Nothing,
+            .map(|index| Answered {
+                choice: match (self.tree(index, unit), unit.lines.len()) {
+                    (Some(_), _) => Choice::Scored,
+                    (None, 1) => Choice::Single,
+                    (None, _) => Choice::Nothing,
+                },
+                text: self.heads[index]
+                    .as_ref()
+                    .map(|head| head.read_text(&unit.text)),
             })
             .collect()
     }
@@ -185,7 +206,9 @@ pub(super) fn prepare(
     let (trees, decisive): (Vec<Arc<LabelTree>>, Vec<bool>) = (0..questions.questions.len())
         .filter_map(|index| {
             // Which line is pointed at decides nothing that is counted.
-            let decisive = questions.questions[index].labels != Labels::Lines;
+            let points = questions.questions[index].labels == Labels::Lines;
+            // A head was trained on coarse states.
+            let decisive = !points && !questions.coarse && questions.heads[index].is_none();
             Some((questions.tree(index, unit)?, decisive))
         })
         .unzip();

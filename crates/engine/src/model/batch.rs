@@ -4,6 +4,8 @@
 //! slots of its sequence, to all tokens of its ancestors in the batch, and causally to each other.
 //! Thus records never see one another, and the branches of one record's questions share its rows.
 
+use std::ops::Range;
+
 use kvcache::{Prefix, SequenceKv, SlotId};
 
 /// A run of consecutive tokens with one parent.
@@ -38,6 +40,11 @@ pub struct Batch<'a> {
     pub asked: Vec<usize>,
     /// Whether a coarser number format will do, where the model has one.
     pub coarse: bool,
+    /// Layers, ascending and below the model's number of them, whose incoming residual is handed out:
+    /// of the asked tokens, and averaged over `pooled`.
+    pub taps: Vec<usize>,
+    /// Ranges of tokens, ascending and never empty, each inside one context.
+    pub pooled: Vec<Range<usize>>,
 }
 
 impl Batch<'_> {
@@ -123,6 +130,10 @@ impl Batch<'_> {
             let rows = first_token..end;
             let from = self.asked.partition_point(|&token| token < rows.start);
             let to = self.asked.partition_point(|&token| token < rows.end);
+            let pooled = self
+                .pooled
+                .iter()
+                .filter(|range| rows.contains(&range.start));
             parts.push(Batch {
                 prefix: self.prefix.clone(),
                 sequences: self.sequences.clone(),
@@ -142,6 +153,10 @@ impl Batch<'_> {
                     .map(|token| token - rows.start)
                     .collect(),
                 coarse: self.coarse,
+                taps: self.taps.clone(),
+                pooled: pooled
+                    .map(|range| range.start - rows.start..range.end - rows.start)
+                    .collect(),
             });
             (first_segment, first_token) = (index, end);
         }
@@ -156,5 +171,7 @@ impl Batch<'_> {
         self.sequences.clear();
         self.slots.clear();
         self.asked.clear();
+        self.taps.clear();
+        self.pooled.clear();
     }
 }

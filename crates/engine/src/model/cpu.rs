@@ -13,7 +13,7 @@ use super::gated::Gated;
 use super::isa::Isa;
 use super::linear::{Linear, Numerics, Rounded};
 use super::math::{self, RotaryTable};
-use super::{Model, ModelConfig, ModelFiles};
+use super::{Model, ModelConfig, ModelFiles, States};
 use crate::error::EngineError;
 
 /// Rows that a lane aims for: they keep the projections busy and stay near the core.
@@ -205,6 +205,24 @@ impl Buffers {
             });
     }
 
+    /// Copies what the batch taps of the residual, before a layer changes it.
+    fn tap(&self, batch: &Batch<'_>, hidden: usize, states: &mut States) {
+        let row = |token: usize| &self.residual[token * hidden..(token + 1) * hidden];
+        let asked = batch.asked.iter();
+        states
+            .rows
+            .push(asked.flat_map(|&token| row(token)).copied().collect());
+        let mut means = vec![0.0; batch.pooled.len() * hidden];
+        for (mean, range) in means.chunks_exact_mut(hidden).zip(&batch.pooled) {
+            for token in range.clone() {
+                math::add(mean, row(token));
+            }
+            let tokens = range.len() as f32;
+            mean.iter_mut().for_each(|value| *value /= tokens);
+        }
+        states.means.push(means);
+    }
+
     /// Keeps only the asked rows of the residual and of the attention's output.
     fn keep_rows(&mut self, asked: &[usize], config: &ModelConfig) {
         let width = config.heads * config.head_dim;
@@ -239,8 +257,8 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Takes a batch through all layers; returns the asked rows, normed, `[asked, hidden]`.
-    fn forward(&self, batch: &Batch<'_>, mut slots: Slots<'_>, buffers: &mut Buffers) -> Vec<f32> {
+    /// Takes a batch through all layers; returns its asked rows and what it taps.
+    fn forward(&self, batch: &Batch<'_>, mut slots: Slots<'_>, buffers: &mut Buffers) -> States {
         let config = self.config;
         let (rows, hidden) = (batch.tokens.len(), config.hidden);
         let heads = Heads {
@@ -252,7 +270,11 @@ impl Pass<'_> {
         for (row, &token) in residual.chunks_exact_mut(hidden).zip(&batch.tokens) {
             row.copy_from_slice(&self.embedding[token as usize * hidden..][..hidden]);
         }
+        let mut states = States::default();
         for (index, layer) in self.layers.iter().enumerate() {
+            if batch.taps.contains(&index) {
+                buffers.tap(batch, hidden, &mut states);
+            }
             buffers.project_qkv(self, layer, &batch.positions);
             let qkv = sized(&mut buffers.qkv, rows * config.qkv_width());
             if let Slots::Write(cache) = &mut slots {
@@ -288,10 +310,11 @@ impl Pass<'_> {
             buffers.feed_forward(self, layer, kept);
         }
         let asked = batch.asked.len();
-        let mut out = vec![0.0; asked * hidden];
+        states.hidden.resize(asked * hidden, 0.0);
         let residual = sized(&mut buffers.residual, asked * hidden);
-        norm_rows(residual, self.output_norm, config.norm_epsilon, &mut out);
-        out
+        let out = &mut states.hidden;
+        norm_rows(residual, self.output_norm, config.norm_epsilon, out);
+        states
     }
 }
 
@@ -308,7 +331,11 @@ impl Model for CpuModel {
         self.numerics == Numerics::Auto
     }
 
-    fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
+    fn forward_tapped(
+        &mut self,
+        batch: &Batch<'_>,
+        cache: &mut KvCache,
+    ) -> Result<States, EngineError> {
         let config = &self.config;
         let rows = batch.tokens.len();
         self.rows_forwarded += rows as u64;
@@ -347,12 +374,12 @@ impl Model for CpuModel {
         if self.lanes.len() < parts.len() {
             self.lanes.resize_with(parts.len(), Buffers::default);
         }
-        let outs: Vec<Vec<f32>> = parts
+        let states: Vec<States> = parts
             .par_iter()
             .zip(self.lanes.par_iter_mut())
             .map(|(part, buffers)| pass.forward(part, Slots::Read(cache), buffers))
             .collect();
-        Ok(outs.concat())
+        Ok(States::concat(states))
     }
 
     fn logits(&mut self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {

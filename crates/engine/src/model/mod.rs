@@ -16,6 +16,7 @@ pub mod isa;
 pub mod linear;
 pub mod math;
 pub mod portable;
+pub mod states;
 
 #[cfg(test)]
 mod samples;
@@ -26,6 +27,7 @@ use kvcache::{KvCache, PrefixKey};
 
 pub use batch::{Batch, Segment};
 pub use config::ModelConfig;
+pub use states::States;
 pub use weights::ModelFiles;
 
 use crate::error::EngineError;
@@ -49,7 +51,22 @@ pub trait Model: Send {
     ///
     /// # Panics
     /// If a token id is not below the vocabulary size, or the batch breaks its own laws.
-    fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError>;
+    fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
+        Ok(self.forward_tapped(batch, cache)?.hidden)
+    }
+
+    /// Forwards as [`Model::forward`] and hands out, from the same pass, what the batch taps.
+    ///
+    /// # Errors
+    /// As [`Model::forward`].
+    ///
+    /// # Panics
+    /// As [`Model::forward`].
+    fn forward_tapped(
+        &mut self,
+        batch: &Batch<'_>,
+        cache: &mut KvCache,
+    ) -> Result<States, EngineError>;
 
     /// Logits over the whole vocabulary: `hidden` f32 `[rows, hidden]` to `[rows, vocab]`.
     ///

@@ -15,7 +15,7 @@ use kvcache::{KvCache, PrefixKey};
 
 use super::batch::Batch;
 use super::math::RotaryTable;
-use super::{Model, ModelConfig, ModelFiles};
+use super::{Model, ModelConfig, ModelFiles, States};
 use crate::error::EngineError;
 use pieces::Piece;
 
@@ -234,7 +234,11 @@ impl Model for PortableModel {
         tier(&self.device)
     }
 
-    fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
+    fn forward_tapped(
+        &mut self,
+        batch: &Batch<'_>,
+        cache: &mut KvCache,
+    ) -> Result<States, EngineError> {
         // A device may read past its table where the processor would notice.
         let vocab = self.config.vocab;
         assert!(batch.tokens.iter().all(|&token| (token as usize) < vocab));
@@ -248,8 +252,17 @@ impl Model for PortableModel {
         let past = self.past(batch, cache)?;
         let mut kept = Vec::new();
         let ids = Tensor::new(batch.tokens.as_slice(), &self.device)?;
+        let asked: Vec<u32> = batch.asked.iter().map(|&token| token as u32).collect();
+        let asked = match asked.is_empty() {
+            true => None,
+            false => Some(Tensor::new(asked, &self.device)?),
+        };
+        let mut tapped = Vec::new();
         let mut x = self.embedding.index_select(&ids, 0)?;
         for (index, layer) in self.layers.iter().enumerate() {
+            if batch.taps.contains(&index) {
+                tapped.push(tap(&x, asked.as_ref(), &batch.pooled)?);
+            }
             let normed = self.norm(&x, &layer.attention_norm)?;
             let heads = (self.config.heads, self.config.kv_heads);
             let query = self.heads_of(&layer.query.forward(&normed)?, heads.0, Some(&rotary))?;
@@ -278,12 +291,16 @@ impl Model for PortableModel {
         if !kept.is_empty() {
             self.store_slots(batch, cache, &kept)?;
         }
-        if batch.asked.is_empty() {
-            return Ok(Vec::new());
+        let mut states = States::default();
+        for (rows, means) in tapped {
+            states.rows.push(download(rows)?);
+            states.means.push(download(means)?);
         }
-        let asked: Vec<u32> = batch.asked.iter().map(|&token| token as u32).collect();
-        let x = x.index_select(&Tensor::new(asked, &self.device)?, 0)?;
-        Ok(self.norm(&x, &self.output_norm)?.flatten_all()?.to_vec1()?)
+        if let Some(asked) = asked {
+            let x = x.index_select(&asked, 0)?;
+            states.hidden = download(Some(self.norm(&x, &self.output_norm)?))?;
+        }
+        Ok(states)
     }
 
     fn logits(&mut self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {
@@ -304,6 +321,32 @@ impl Model for PortableModel {
     fn forwards(&self) -> u64 {
         self.forwards
     }
+}
+
+/// Rows of the residual and its means over ranges, `[asked, hidden]` and `[pooled, hidden]`; they stay
+/// on the device until the forward is done.
+type Tapped = (Option<Tensor>, Option<Tensor>);
+
+fn tap(
+    x: &Tensor,
+    asked: Option<&Tensor>,
+    pooled: &[std::ops::Range<usize>],
+) -> candle_core::Result<Tapped> {
+    let rows = asked.map(|asked| x.index_select(asked, 0)).transpose()?;
+    let means = pooled
+        .iter()
+        .map(|range| x.narrow(0, range.start, range.len())?.mean_keepdim(0))
+        .collect::<candle_core::Result<Vec<_>>>()?;
+    let means = match means.is_empty() {
+        true => None,
+        false => Some(Tensor::cat(&means, 0)?),
+    };
+    Ok((rows, means))
+}
+
+/// A tensor's values in row order; none of a tensor that is not there.
+fn download(tensor: Option<Tensor>) -> candle_core::Result<Vec<f32>> {
+    tensor.map_or(Ok(Vec::new()), |tensor| tensor.flatten_all()?.to_vec1())
 }
 
 /// The tier of the portable path on a device.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use engine::error::EngineError;
 use engine::model::cpu::CpuModel;
 use engine::model::linear::Numerics;
-use engine::model::{Batch, Model, ModelConfig, ModelFiles};
+use engine::model::{Batch, Model, ModelConfig, ModelFiles, States};
 use engine::runner::{Ending, GenerateRequest, Generated, Reuse, Runner, RunnerOptions};
 use kvcache::{KvCache, Namespace};
 
@@ -271,12 +271,16 @@ impl Model for Failing {
         self.inner.tier()
     }
 
-    fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
+    fn forward_tapped(
+        &mut self,
+        batch: &Batch<'_>,
+        cache: &mut KvCache,
+    ) -> Result<States, EngineError> {
         if self.forwards_left == 0 && !self.spoil {
             return Err(candle_core::Error::msg("out of memory").into());
         }
         self.forwards_left = self.forwards_left.saturating_sub(1);
-        self.inner.forward(batch, cache)
+        self.inner.forward_tapped(batch, cache)
     }
 
     fn logits(&mut self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {

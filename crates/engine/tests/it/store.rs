@@ -48,10 +48,15 @@ fn json(ended: &Ended) -> serde_json::Value {
 
 /// Random weights under a real tokenizer and template: a whole model file that loads in no time.
 pub fn write_model(path: &Path) {
+    write_deep_model(path, 1);
+}
+
+/// The same with so many layers.
+pub fn write_deep_model(path: &Path, layers: usize) {
     let mut metadata = crate::tokenizer::metadata("smollm2");
     let config = ModelConfig {
         vocab: metadata["tokenizer.ggml.tokens"].to_vec().unwrap().len(),
-        layers: 1,
+        layers,
         ..tiny::config(Architecture::Llama, 64)
     };
     metadata.extend(tiny::metadata(&config));

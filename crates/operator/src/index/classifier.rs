@@ -3,7 +3,6 @@
 //! Trained where the plan names labels, read where it names a model. A record that it learned from is not
 //! judged: its label would come back as if it were a judgement. Must not know routes.
 
-mod features;
 mod model;
 mod train;
 

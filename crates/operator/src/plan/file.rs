@@ -102,6 +102,7 @@ pub(super) struct FieldFile {
     #[serde(default)]
     pub(super) reasons: Vec<Spanned<LabelFile>>,
     pub(super) scaffold: Option<String>,
+    pub(super) head: Option<PathBuf>,
     #[serde(default)]
     pub(super) requires: Vec<Spanned<String>>,
 }

@@ -293,6 +293,7 @@ impl Plan {
             reasons: Vec::new(),
             scaffold: format!("{stage}: "),
             requires: Vec::new(),
+            head: None,
         };
         let (fields, evidence) = (vec![field], EvidenceMode::None);
         let questions = super::wording::questions(&fields, evidence);
@@ -333,6 +334,7 @@ impl Plan {
                     reasons: Vec::new(),
                     scaffold: format!("{}: ", stage.name),
                     requires: Vec::new(),
+                    head: None,
                 };
                 (&select.rubric, vec![field], EvidenceMode::None)
             }

@@ -1,8 +1,10 @@
 //! Who answers a run: a local model, or a recording; and the larger model beside it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use engine::head::Head;
+use engine::infer::{Heads, LocalInfer};
 use engine::local;
 use engine::models::{self, Environment, LocalModel, TerminalReporter};
 use engine::runner::{Reuse, RunnerOptions};
@@ -13,15 +15,45 @@ use operator::{OperatorError, Plan};
 
 use super::{ReuseArgument, RunArguments};
 
-/// The model, or a recording.
-pub(super) fn open(arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
+/// The heads of the plan's fields and of the command line.
+pub(in crate::cli) fn load_heads(plan: &Plan, named: &[PathBuf]) -> anyhow::Result<Vec<Head>> {
+    let mut heads: Vec<Head> = Vec::new();
+    for path in plan.heads().chain(named.iter().cloned()) {
+        let head = Head::load(&path)?;
+        // A plan may name what the command line repeats.
+        if heads.iter().all(|other| other.digest() != head.digest()) {
+            heads.push(head);
+        }
+    }
+    Ok(heads)
+}
+
+/// Checks that every head answers a question of the plan's stages.
+fn check_heads(plan: &Plan, heads: &Heads) -> anyhow::Result<()> {
+    let turns: Vec<_> = plan
+        .stages
+        .iter()
+        .filter_map(|stage| plan.turn(stage))
+        .collect();
+    let asked = turns.iter().map(|turn| (&turn.rubric, &*turn.questions));
+    Ok(heads.check(asked)?)
+}
+
+/// The model with its heads, or a recording.
+pub(super) fn open(
+    plan: &Plan,
+    arguments: &RunArguments,
+    heads: Vec<Head>,
+) -> anyhow::Result<Box<dyn Infer>> {
     if let Some(path) = &arguments.replay {
         return Ok(Box::new(Replay::load(path)?));
     }
     if arguments.batch_tokens == 0 {
         anyhow::bail!("--batch-tokens 0: a forward holds at least one token");
     }
-    load(&arguments.model, arguments)
+    let infer = load(&arguments.model, arguments)?.with_heads(heads)?;
+    check_heads(plan, infer.heads())?;
+    Ok(Box::new(infer))
 }
 
 /// The model of `--larger`, where the plan asks for one.
@@ -48,11 +80,11 @@ pub(super) fn open_larger(
             eprintln!("warning: --larger {reference}: nothing in the plan asks the larger model");
             Ok(None)
         }
-        (Some(reference), Some(_)) => load(reference, arguments).map(Some),
+        (Some(reference), Some(_)) => Ok(Some(Box::new(load(reference, arguments)?))),
     }
 }
 
-fn load(reference: &str, arguments: &RunArguments) -> anyhow::Result<Box<dyn Infer>> {
+fn load(reference: &str, arguments: &RunArguments) -> anyhow::Result<LocalInfer> {
     let model = find_model(reference, arguments.offline)?;
     let reuse = match arguments.reuse {
         ReuseArgument::Shared => Reuse::Shared,
@@ -70,7 +102,7 @@ fn load(reference: &str, arguments: &RunArguments) -> anyhow::Result<Box<dyn Inf
         let seconds = started.elapsed().as_secs_f64();
         eprintln!("loaded {} in {seconds:.1} s", infer.identity().describe);
     }
-    Ok(Box::new(infer))
+    Ok(infer)
 }
 
 /// The model of a name, a file or a directory.

@@ -5,7 +5,7 @@ use engine::bench::report::ModelNote;
 use engine::error::EngineError;
 use engine::local::{self, Device};
 use engine::model::linear::Numerics;
-use engine::model::{Batch, Model, ModelConfig};
+use engine::model::{Batch, Model, ModelConfig, States};
 use kvcache::KvCache;
 use serde_json::Value;
 
@@ -130,8 +130,12 @@ impl Model for Swayed {
         self.0.tier()
     }
 
-    fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
-        self.0.forward(batch, cache)
+    fn forward_tapped(
+        &mut self,
+        batch: &Batch<'_>,
+        cache: &mut KvCache,
+    ) -> Result<States, EngineError> {
+        self.0.forward_tapped(batch, cache)
     }
 
     fn logits(&mut self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {

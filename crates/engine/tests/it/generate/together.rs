@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use engine::error::EngineError;
 use engine::model::cpu::CpuModel;
 use engine::model::linear::Numerics;
-use engine::model::{Batch, Model, ModelConfig};
+use engine::model::{Batch, Model, ModelConfig, States};
 use engine::runner::{DECODE_SLOTS, Ending, GenerateRequest, Generated, Progress, Runner};
 use kvcache::{KvCache, Namespace, Prefix};
 
@@ -183,10 +183,14 @@ impl Model for Watched {
         self.inner.tier()
     }
 
-    fn forward(&mut self, batch: &Batch<'_>, cache: &mut KvCache) -> Result<Vec<f32>, EngineError> {
+    fn forward_tapped(
+        &mut self,
+        batch: &Batch<'_>,
+        cache: &mut KvCache,
+    ) -> Result<States, EngineError> {
         let lens = batch.segments.iter().map(|segment| segment.len).collect();
         self.seen.lock().unwrap().forwards.push(lens);
-        self.inner.forward(batch, cache)
+        self.inner.forward_tapped(batch, cache)
     }
 
     fn logits(&mut self, hidden: &[f32]) -> Result<Vec<f32>, EngineError> {

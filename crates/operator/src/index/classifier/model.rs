@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::features::Vocabulary;
 use super::invalid;
 use super::train::{Example, order, shares, train};
 use crate::error::OperatorError;
 use crate::infer::Answer;
 use crate::plan::ClassifierIndex;
+use crate::vocabulary::Vocabulary;
 
 /// Version of the file.
 const VERSION: u32 = 1;
@@ -136,8 +136,8 @@ impl Classifier {
             fields: self.fields.clone(),
             classes: self.classes.clone(),
             trained_on: self.trained_on.clone(),
-            words: self.vocabulary.words.clone(),
-            idf_micro: self.vocabulary.idf_micro.clone(),
+            words: self.vocabulary.words().to_vec(),
+            idf_micro: self.vocabulary.idf_micro().to_vec(),
             weights_micro: self.weights.clone(),
             bias_micro: self.bias.clone(),
         };

@@ -3,8 +3,8 @@
 //! Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (2011). One thread, a fixed number of
 //! rounds and fixed rates: equal labels and records give equal weights to the bit.
 
-use super::features::Vocabulary;
 use super::shuffled;
+use crate::vocabulary::Vocabulary;
 
 const ROUNDS: usize = 30;
 const RATE: f64 = 0.5;
@@ -37,7 +37,7 @@ pub(super) fn train(examples: &[Example], vocabulary: &Vocabulary, classes: usiz
         .map(|example| vocabulary.weigh(&example.words))
         .collect();
     let mut rows: Vec<Learner> = (0..classes)
-        .map(|_| Learner::new(vocabulary.words.len()))
+        .map(|_| Learner::new(vocabulary.words().len()))
         .collect();
     for _ in 0..ROUNDS {
         for (example, text) in examples.iter().zip(&texts) {

@@ -57,6 +57,7 @@ pub(super) fn field(spanned: &Spanned<FieldFile>) -> Result<Field, Fault> {
         reasons,
         scaffold,
         requires: super::unit::requires(file)?,
+        head: file.head.clone(),
     })
 }
 

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use operator::answer::Claim;
-use operator::eval::{ClaimReport, Labels, evaluate, evaluate_claim, read_labels};
+use operator::audit::rate_upper_ppm;
+use operator::eval::{
+    ClaimReport, Judgement, Labels, Quality, evaluate, evaluate_claim, evaluate_quality,
+    read_labels,
+};
 use operator::id::UnitId;
 use operator::infer::FailReason;
 use operator::record::read_bytes;
@@ -75,6 +79,15 @@ fn figures_equal_those_worked_out_by_hand() {
     assert_eq!(row.undecided, BTreeMap::from([("excluded".into(), 1)]));
     assert_eq!(report.unlabelled, [UnitId::new("9")]);
     assert_eq!(report.without_fact, [UnitId::new("77")]);
+    // The excluded unit is truly a no: it is settled and not found.
+    let quality = evaluate_quality(&facts, &labels, "blocker");
+    let (no, yes) = (&quality.misses[0], &quality.misses[1]);
+    assert_eq!((no.label.as_str(), no.settled, no.missed), ("no", 4, 2));
+    assert_eq!(
+        (yes.settled, yes.missed, yes.rate_ppm),
+        (4, 1, Some(250_000))
+    );
+    assert_eq!(yes.rate_upper_ppm, Some(rate_upper_ppm(4, 1, 50_000)));
     let table = report.to_string();
     assert!(
         table.contains("71.43% of decided, 55.56% of all; macro F1 61.90%"),
@@ -179,4 +192,57 @@ fn a_claim_without_units_or_counts_is_refused_with_a_cure() {
     refused.refused = Some(String::from("too many keys"));
     let error = evaluate_claim(&refused, &labels, "yes", &[]).unwrap_err();
     assert!(error.to_string().contains("too many keys"), "{error}");
+}
+
+#[test]
+fn calibration_and_coverage_equal_those_worked_out_by_hand() {
+    let ids: Vec<UnitId> = (0..5).map(|id| UnitId::new(&id.to_string())).collect();
+    let rows = [
+        ("a", "a", 950_000),
+        ("a", "b", 900_000),
+        ("b", "b", 550_000),
+        ("b", "b", 1_000_000),
+        ("a", "b", 520_000),
+    ];
+    let judgements = rows.iter().zip(&ids).map(|(row, unit)| Judgement {
+        unit,
+        truth: row.0,
+        label: row.1,
+        probability_ppm: row.2,
+    });
+    let quality = Quality::of(judgements.collect());
+    assert_eq!(quality.judged, 5);
+    let bins: Vec<_> = quality
+        .reliability
+        .iter()
+        .map(|bin| (bin.from_ppm, bin.judged, bin.probability_ppm, bin.right_ppm))
+        .collect();
+    assert_eq!(
+        bins,
+        [
+            (500_000, 2, Some(535_000), Some(500_000)),
+            (900_000, 3, Some(950_000), Some(666_667)),
+        ]
+    );
+    // |1,070,000 - 1,000,000| + |2,850,000 - 2,000,000|, over 5.
+    assert_eq!(quality.calibration_error_ppm, Some(184_000));
+    // Surest first: right, right, wrong, right, wrong.
+    let points: Vec<_> = quality
+        .coverage
+        .iter()
+        .filter(|point| point.coverage_percent % 20 == 0)
+        .map(|point| (point.judged, point.probability_ppm, point.right_ppm))
+        .collect();
+    assert_eq!(
+        points,
+        [
+            (1, 1_000_000, Some(1_000_000)),
+            (2, 950_000, Some(1_000_000)),
+            (3, 900_000, Some(666_667)),
+            (4, 550_000, Some(750_000)),
+            (5, 520_000, Some(600_000)),
+        ]
+    );
+    let empty = Quality::of(Vec::new());
+    assert_eq!((empty.judged, empty.calibration_error_ppm), (0, None));
 }

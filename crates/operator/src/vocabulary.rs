@@ -11,17 +11,17 @@ const MILLION: f64 = 1e6;
 
 /// The words that count, each with its weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Vocabulary {
+pub struct Vocabulary {
     /// In order of their place.
-    pub(super) words: Vec<String>,
+    words: Vec<String>,
     /// Inverse document frequencies, in millionths.
-    pub(super) idf_micro: Vec<u32>,
+    idf_micro: Vec<u32>,
     places: HashMap<String, u32>,
 }
 
 impl Vocabulary {
     /// Counts the words of texts.
-    pub(super) fn of<'t>(texts: impl ExactSizeIterator<Item = &'t [String]>) -> Self {
+    pub fn of<'t>(texts: impl ExactSizeIterator<Item = &'t [String]>) -> Self {
         let total = texts.len() as f64;
         let mut found: HashMap<&str, u32> = HashMap::new();
         for text in texts {
@@ -47,7 +47,7 @@ impl Vocabulary {
     }
 
     /// A vocabulary that was kept.
-    pub(super) fn new(words: Vec<String>, idf_micro: Vec<u32>) -> Self {
+    pub fn new(words: Vec<String>, idf_micro: Vec<u32>) -> Self {
         let places = (0_u32..)
             .zip(&words)
             .map(|(place, word)| (word.clone(), place));
@@ -58,8 +58,18 @@ impl Vocabulary {
         }
     }
 
+    /// The words, by their place.
+    pub fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// Inverse document frequencies in millionths, by the place of the word.
+    pub fn idf_micro(&self) -> &[u32] {
+        &self.idf_micro
+    }
+
     /// The weights of a text by the place of the word, in that order; empty where it has none of them.
-    pub(super) fn weigh(&self, text: &[String]) -> Vec<(u32, f64)> {
+    pub fn weigh(&self, text: &[String]) -> Vec<(u32, f64)> {
         let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
         for word in text {
             if let Some(place) = self.places.get(word) {
