@@ -13,7 +13,7 @@ use operator::id::UnitId;
 use operator::infer::{Answer, CancelFlag, InferJob, Labels as Choices, UnitOutcome};
 use operator::ops::Units;
 use operator::plan::{StageOp, Turn};
-use operator::survey::{SurveyOptions, survey};
+use operator::survey::past_predicates;
 use operator::text::{UnitText, render_for};
 use thiserror::Error;
 
@@ -243,18 +243,11 @@ fn texts_of(
     classes: &BTreeMap<UnitId, usize>,
     gathered: &mut Gathered,
 ) -> Result<Vec<UnitText>, CalibrateError> {
-    let options = SurveyOptions {
-        limit: None,
-        clock: &|| 0,
-        gauge: None,
-        larger: None,
-        store: None,
-    };
-    let (_, asked) = survey(plan, units, &options)?;
+    let past = past_predicates(plan, units, &|| 0)?;
     let mut texts = Vec::new();
     let mut seen = HashSet::new();
     let mut met: u64 = 0;
-    for place in asked {
+    for place in past {
         let unit = units.read(place)?;
         if !classes.contains_key(&unit.id) {
             continue;

@@ -157,6 +157,29 @@ pub fn survey(
     Ok((survey, asked.unwrap_or_default()))
 }
 
+/// The units that go past the predicates, in source order: those that a model may be asked about.
+///
+/// # Errors
+/// As [`survey`], but for the rubric, which is not looked at.
+pub fn past_predicates(
+    plan: &Plan,
+    units: &dyn Units,
+    clock: &dyn Fn() -> u64,
+) -> Result<Vec<Place>, OperatorError> {
+    let indexes = Indexes::compute(plan, &UnitRows(units), clock)?;
+    let mut ladder = Ladder::new(plan, &indexes);
+    let mut past = Vec::new();
+    units.visit(&mut |placed| {
+        if let Placed::Unit(unit, place) = placed
+            && let Route::Model { .. } = ladder.route(plan, &unit, &indexes, clock)
+        {
+            past.push(place);
+        }
+        Ok(())
+    })?;
+    Ok(past)
+}
+
 /// Names a unit in a list.
 fn name(id: &UnitId) -> String {
     id.to_string()

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, presets};
 use operator::answer::{CitedAnswer, Selection};
 use operator::fact::Status;
-use operator::run::RunUsage;
+use operator::run::{RunUsage, Rung, RungKind};
 
 use super::ladder;
 
@@ -158,11 +158,17 @@ fn render_usage(out: &mut String, answer: &CitedAnswer, usage: &RunUsage) {
     }
     let forks = match (job.forks, job.prefix_computed_tokens) {
         (0, _) => String::new(),
-        (forks, computed) => format!(
-            " ({forks} forks of one {}-token prefix, computed {})",
-            job.prefix_tokens,
-            if computed > 0 { "once" } else { "earlier" }
-        ),
+        (forks, computed) => {
+            let when = if computed > 0 { "once" } else { "earlier" };
+            let tokens = job.prefix_tokens;
+            match stages(usage) {
+                0 | 1 => format!(" ({forks} forks of one {tokens}-token prefix, computed {when})"),
+                several => format!(
+                    " ({forks} forks of the prefixes of {several} stages, {tokens} tokens, each computed \
+                     {when})"
+                ),
+            }
+        }
     };
     line!(out, "tokens reused    {}{forks}", job.cached_tokens);
     if let Some(times) = usage
@@ -209,6 +215,12 @@ fn render_usage(out: &mut String, answer: &CitedAnswer, usage: &RunUsage) {
         usage.wall_ms % 1000
     );
     line!(out, "result           {}", answer.result_hash);
+}
+
+/// Stages that a model was asked at.
+fn stages(usage: &RunUsage) -> usize {
+    let asked = |rung: &&Rung| rung.kind == RungKind::Stage && rung.computed_tokens > 0;
+    usage.ladder.iter().filter(asked).count()
 }
 
 /// One line, at most `QUOTE_CHARS` characters, control characters replaced.

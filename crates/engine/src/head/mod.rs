@@ -10,6 +10,7 @@ mod file;
 mod folds;
 mod gram;
 mod logistic;
+mod rare;
 mod reading;
 mod recall;
 mod temperature;

@@ -279,16 +279,12 @@ fn the_best_reading_is_chosen_by_what_was_held_out() {
 fn too_few_labels_are_refused_with_the_number_that_is_needed() {
     let mut few = clouds(60, 0.3, 2);
     for class in &mut few.class_of[..57] {
-        *class = (*class).min(1);
+        *class = 0;
     }
-    let error = train(
-        &few,
-        bond(&["a", "b", "rare"]),
-        &options(&[Reading::Mean(4)]),
-    )
-    .unwrap_err();
+    let labels = bond(&["a", "b", "rare"]);
+    let error = train(&few, labels, &options(&[Reading::Mean(4)])).unwrap_err();
     let error = error.to_string();
-    assert!(error.contains("\"rare\" has 1 labelled"), "{error}");
+    assert!(error.contains("\"b\" has 1 labelled"), "{error}");
 
     let target = RecallTarget {
         label: 0,
@@ -343,4 +339,36 @@ fn a_recall_target_is_met_as_often_as_it_says() {
     }
     // 95 % are promised; fewer than 33 of 40 would have a probability of about 0.001.
     assert!(met >= 33, "{met} of {draws}");
+}
+
+#[test]
+fn a_label_with_too_few_examples_is_never_chosen_and_the_others_are_learned_as_without_it() {
+    let mut with = clouds(60, 0.3, 2);
+    for class in &mut with.class_of[..57] {
+        *class = (*class).min(1);
+    }
+    let rare: Vec<usize> = (0..60).filter(|&at| with.class_of[at] == 2).collect();
+    assert_eq!(rare.len(), 1);
+    let common: Vec<usize> = (0..60).filter(|at| !rare.contains(at)).collect();
+    let without = with.take(&common);
+    let options = options(&[Reading::Mean(4)]);
+    let all = train(&with, bond(&["a", "b", "rare"]), &options).unwrap();
+    let two = train(&without, bond(&["a", "b"]), &options).unwrap();
+    assert_eq!(all.not_learned, ["rare"]);
+    assert!(two.not_learned.is_empty());
+    assert_eq!(all.held_out.len(), 59);
+    for (wide, narrow) in all.held_out.iter().zip(&two.held_out) {
+        assert_eq!(wide.place, common[narrow.place]);
+        assert_eq!(wide.probabilities[..2], narrow.probabilities[..]);
+    }
+    for at in 0..60 {
+        let probabilities = all.head.judge_example(&with, at);
+        let expected = two.head.judge_example(&with, at);
+        assert!(probabilities[2] < 1e-9, "{probabilities:?}");
+        assert!((probabilities[0] - expected[0]).abs() < 1e-9);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("head.safetensors");
+    std::fs::write(&file, all.head.to_bytes().unwrap()).unwrap();
+    assert_eq!(Head::load(&file).unwrap(), all.head);
 }

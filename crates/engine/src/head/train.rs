@@ -14,6 +14,7 @@ use super::examples::{Block, Examples};
 use super::folds::{deal, split};
 use super::gram::{Factor, Gram, add_scaled};
 use super::logistic::{Fit, Task, softmax};
+use super::rare::Learnable;
 use super::{Bond, Group, Head, Part, Reading, recall, temperature};
 use crate::error::EngineError;
 
@@ -136,9 +137,11 @@ pub struct Trained {
     pub held_out: Vec<HeldOut>,
     /// Places that were set aside for a recall target, with what the head says of them.
     pub set_aside: Vec<HeldOut>,
+    /// Labels with too few examples: the head never chooses them.
+    pub not_learned: Vec<String>,
 }
 
-/// Trains a head.
+/// Trains a head. Labels with fewer examples than folds are left out of it where two others have enough.
 ///
 /// # Errors
 /// [`TrainError`] where there are too few or too many examples.
@@ -146,6 +149,38 @@ pub struct Trained {
 /// # Panics
 /// If there are no candidates, penalties or folds, or a candidate reads what the examples lack.
 pub fn train(all: &Examples, bond: Bond, options: &Options) -> Result<Trained, TrainError> {
+    let learnable = Learnable::of(all, bond.labels.len(), options.folds);
+    let wanted = options
+        .recall
+        .map(|target| learnable.place_of(target.label));
+    if learnable.is_all_or_nothing() || wanted == Some(None) {
+        return train_all(all, bond, options);
+    }
+    let (narrow, narrow_bond, kept) = learnable.narrow(all, &bond);
+    let recall = options.recall.zip(wanted.flatten());
+    let options = Options {
+        recall: recall.map(|(target, label)| RecallTarget { label, ..target }),
+        ..options.clone()
+    };
+    let trained = train_all(&narrow, narrow_bond, &options)?;
+    let widen = |held: &[HeldOut]| {
+        let held = held.iter().map(|held| learnable.widen_held(held, &kept));
+        held.collect()
+    };
+    Ok(Trained {
+        held_out: widen(&trained.held_out),
+        set_aside: widen(&trained.set_aside),
+        tried: trained.tried,
+        not_learned: (0..bond.labels.len())
+            .filter(|&label| learnable.place_of(label).is_none())
+            .map(|label| bond.labels[label].clone())
+            .collect(),
+        head: learnable.widen(trained.head, bond).sealed()?,
+    })
+}
+
+/// Trains a head all of whose labels have examples enough.
+fn train_all(all: &Examples, bond: Bond, options: &Options) -> Result<Trained, TrainError> {
     let labels = bond.labels.len();
     let kept_back = options.recall.map_or(0.0, |_| SET_ASIDE);
     let (learned, aside) = split(options.seed, &all.ids, &all.class_of, kept_back);
@@ -227,6 +262,7 @@ pub fn train(all: &Examples, bond: Bond, options: &Options) -> Result<Trained, T
         held_out,
         set_aside,
         tried: results.into_iter().map(|result| result.tried).collect(),
+        not_learned: Vec::new(),
     })
 }
 

@@ -67,6 +67,8 @@ pub struct Misses {
     pub settled: u64,
     /// Those of them that were decided otherwise, or excluded.
     pub missed: u64,
+    /// Those of these that were excluded: nobody looked at them.
+    pub excluded: u64,
     /// `missed / settled`; none where nothing was settled.
     pub rate_ppm: Option<u32>,
     /// Exact upper bound of that rate at 95 % confidence, for records drawn as these were.
@@ -187,28 +189,36 @@ impl Judgement<'_> {
 
 /// Misses of pairs of true and found label; none found is a miss.
 fn count_misses<'a>(settled: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Vec<Misses> {
-    let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
     for (truth, found) in settled {
-        let (settled, missed) = counts.entry(truth).or_default();
+        let (settled, missed, excluded) = counts.entry(truth).or_default();
         *settled += 1;
         *missed += u64::from(found != Some(truth));
+        *excluded += u64::from(found.is_none());
     }
-    let misses = counts.into_iter().map(|(label, (settled, missed))| Misses {
-        label: label.to_owned(),
-        settled,
-        missed,
-        rate_ppm: share(missed, settled),
-        rate_upper_ppm: (settled > 0).then(|| rate_upper_ppm(settled, missed, ALPHA_PPM)),
-    });
+    let misses = counts
+        .into_iter()
+        .map(|(label, (settled, missed, excluded))| Misses {
+            label: label.to_owned(),
+            settled,
+            missed,
+            excluded,
+            rate_ppm: share(missed, settled),
+            rate_upper_ppm: (settled > 0).then(|| rate_upper_ppm(settled, missed, ALPHA_PPM)),
+        });
     misses.collect()
 }
 
 impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for misses in &self.misses {
+            let excluded = match misses.excluded {
+                0 => String::new(),
+                excluded => format!(" ({excluded} of them excluded unread)"),
+            };
             writeln!(
                 f,
-                "missed of {}: {} of {}, {} (at most {} at 95 % confidence)",
+                "missed of {}: {} of {}{excluded}, {} (at most {} at 95 % confidence)",
                 misses.label,
                 misses.missed,
                 misses.settled,

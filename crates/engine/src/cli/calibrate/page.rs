@@ -25,6 +25,8 @@ pub(super) struct Report {
     repeated: u64,
     failed: Vec<(String, String)>,
     folds: usize,
+    /// Labels with too few examples, which the head never chooses.
+    not_learned: Vec<String>,
     tried: Vec<Tried>,
     cross_validated: Measured,
     /// On the records set aside, with the threshold: optimistic, for it was set on them.
@@ -81,6 +83,7 @@ impl Report {
                 .map(|(unit, problem)| (unit.to_string(), problem.clone()))
                 .collect(),
             folds: ground.options.folds,
+            not_learned: trained.not_learned.clone(),
             tried: trained
                 .tried
                 .iter()
@@ -120,6 +123,14 @@ impl fmt::Display for Report {
         }
         for (unit, problem) in &self.failed {
             writeln!(f, "left out: {unit}: {problem}")?;
+        }
+        if !self.not_learned.is_empty() {
+            writeln!(
+                f,
+                "too few examples to learn: {}; the head never chooses these, and the figures below leave \
+                 their records out",
+                self.not_learned.join(", ")
+            )?;
         }
         writeln!(f, "\nheld-out loss, best first:")?;
         for tried in self.tried.iter().take(SHOWN) {
