@@ -27,7 +27,7 @@ use operator::run_directory::replace;
 use super::run::{DeviceArgument, NumericsArgument, find_model};
 
 /// Penalties that are tried, as weights of the squared length of features with a mean square of 1.
-const PENALTIES: [f64; 7] = [0.1, 0.03, 0.01, 0.003, 0.001, 0.000_3, 0.000_1];
+const PENALTIES: [f64; 8] = [0.1, 0.03, 0.01, 0.003, 0.001, 0.000_3, 0.000_1, 0.000_03];
 /// Depths of the layers whose states are read, in percent of all layers.
 const DEPTHS: [usize; 7] = [33, 42, 50, 58, 67, 75, 83];
 
