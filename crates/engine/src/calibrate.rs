@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, HashSet};
 use operator::OperatorError;
 use operator::Plan;
 use operator::eval::{Judgement, Labels};
-use operator::id::UnitId;
+use operator::id::{ContentHash, UnitId};
 use operator::infer::{Answer, CancelFlag, InferJob, Labels as Choices, UnitOutcome};
-use operator::ops::Units;
+use operator::ops::{Place, Units};
 use operator::plan::{StageOp, Turn};
 use operator::survey::past_predicates;
 use operator::text::{UnitText, render_for};
 use thiserror::Error;
 
 use crate::error::EngineError;
-use crate::head::{Examples, HeldOut, Reading, state_of};
+use crate::head::{CONTENT_FREE, Examples, HeldOut, Reading, shuffle, state_of};
 use crate::infer::LocalInfer;
 
 /// Why a plan cannot be calibrated with these labels.
@@ -267,7 +267,90 @@ fn texts_of(
 fn readings_of(layers: &[usize]) -> Vec<Reading> {
     let answers = layers.iter().map(|&layer| Reading::Answer(layer));
     let means = layers.iter().map(|&layer| Reading::Mean(layer));
-    answers.chain(means).chain([Reading::Final]).collect()
+    let rest = [Reading::Final, Reading::Labels];
+    answers.chain(means).chain(rest).collect()
+}
+
+/// What a prompt prefers, told without labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prior {
+    /// By texts that say nothing.
+    ContentFree,
+    /// By the mean over so many of the records that the model is asked about, drawn by lot.
+    Batch(usize),
+}
+
+/// The probabilities that the labels' own logits give to what a prior is told by.
+///
+/// `labels` and `layers` of the source are not looked at.
+///
+/// # Errors
+/// [`CalibrateError`]; the machine or the records.
+///
+/// # Panics
+/// If the turn does not ask for the field.
+pub fn ask_prior(
+    source: Source<'_>,
+    prior: Prior,
+    seed: u64,
+    infer: &mut LocalInfer,
+    cancel: &CancelFlag,
+) -> Result<Vec<Vec<f64>>, CalibrateError> {
+    let question = place_of(source.turn, source.field);
+    let texts = match prior {
+        Prior::ContentFree => CONTENT_FREE
+            .map(|text| content_free(source.plan, text))
+            .to_vec(),
+        Prior::Batch(count) => drawn(source, count, seed)?,
+    };
+    let job = InferJob {
+        rubric: &source.turn.rubric,
+        questions: &source.turn.questions,
+        units: &texts,
+        cancel,
+    };
+    let mut answers = vec![None; texts.len()];
+    infer.states(job, &[0], &mut |place, read| {
+        answers[place] = read
+            .ok()
+            .map(|read| read.scores[question].probabilities.clone());
+    })?;
+    match cancel.is_cancelled() {
+        true => Err(CalibrateError::Cancelled),
+        false => Ok(answers.into_iter().flatten().collect()),
+    }
+}
+
+/// A record all of whose shown fields say nothing.
+fn content_free(plan: &Plan, text: &str) -> UnitText {
+    let lines = plan
+        .input
+        .text
+        .iter()
+        .map(|shown| format!("{}: {text}", shown.field));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    UnitText {
+        unit_id: UnitId::new(&text),
+        source_hash: ContentHash::of_bytes(text.as_bytes()),
+        text_hash: ContentHash::of_bytes(text.as_bytes()),
+        lines: Vec::new(),
+        clipped_bytes: 0,
+        text,
+    }
+}
+
+/// Texts of some records that the model is asked about, which ids and a seed alone decide.
+fn drawn(source: Source<'_>, count: usize, seed: u64) -> Result<Vec<UnitText>, CalibrateError> {
+    let asked = past_predicates(source.plan, source.units, &|| 0)?;
+    let mut texts = Vec::new();
+    for place in asked {
+        let unit = source.units.read(place)?;
+        texts.extend(render_for(source.plan, &unit, &[], source.turn.evidence));
+    }
+    let ids: Vec<String> = texts.iter().map(|text| text.unit_id.to_string()).collect();
+    let order = shuffle(seed, &ids);
+    let taken = order.into_iter().take(count);
+    Ok(taken.map(|place| texts[place].clone()).collect())
 }
 
 /// What held-out probabilities claim, in the form in which facts are evaluated.

@@ -391,16 +391,16 @@ impl Runner {
                 })
             };
             let row = |token: usize| &logits[at(token) * vocab..(at(token) + 1) * vocab];
-            let scores = request
+            let scores: Vec<Score> = request
                 .trees
                 .iter()
                 .zip(&item.asked)
                 .map(|(tree, nodes)| Score {
                     probabilities: tree.probabilities(|node| row(nodes[node])),
                     mass: tree.mass(row(nodes[0])),
-                });
+                })
+                .collect();
             let result = ScoreResult {
-                scores: scores.collect(),
                 computed_tokens: item.computed,
                 repeated_tokens: 0,
                 cached_tokens: shared.map_or(0, |prefix| prefix.len() as usize),
@@ -408,8 +408,10 @@ impl Runner {
                 states: (!self.taps.is_empty()).then(|| {
                     let answers = item.asked.iter().map(|nodes| at(nodes[0]));
                     let rows = request.tokens.len() - skipped;
-                    pool.read(&states, answers, place, rows, self.model.config().hidden)
+                    let shape = (rows, self.model.config().hidden);
+                    pool.read(&states, answers, place, shape, &scores)
                 }),
+                scores,
             };
             sink(item.request, result);
         }

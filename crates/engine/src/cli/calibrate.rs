@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use clap::Args;
-use engine::calibrate::{Gathered, Source, gather, turn_of};
-use engine::head::{Bond, Candidate, Options, Reading, RecallTarget, train};
+use clap::{Args, ValueEnum};
+use engine::calibrate::{Gathered, Prior, Source, ask_prior, gather, turn_of};
+use engine::head::{Bond, Candidate, Head, Options, Reading, RecallTarget, train};
 use engine::infer::{LocalInfer, bond};
 use engine::local;
 use engine::runner::RunnerOptions;
 use operator::Plan;
-use operator::eval::read_labels;
+use operator::eval::{Labels, read_labels};
 use operator::infer::{CancelFlag, Infer, PPM};
 use operator::ops::FileUnits;
 use operator::plan::Turn;
@@ -27,7 +27,7 @@ use operator::run_directory::replace;
 use super::run::{DeviceArgument, NumericsArgument, find_model};
 
 /// Penalties that are tried, as weights of the squared length of features with a mean square of 1.
-const PENALTIES: [f64; 7] = [0.1, 0.03, 0.01, 0.003, 0.001, 0.000_3, 0.000_1];
+const PENALTIES: [f64; 8] = [0.1, 0.03, 0.01, 0.003, 0.001, 0.000_3, 0.000_1, 0.000_03];
 /// Depths of the layers whose states are read, in percent of all layers.
 const DEPTHS: [usize; 7] = [33, 42, 50, 58, 67, 75, 83];
 
@@ -37,8 +37,12 @@ pub struct CalibrateArguments {
     /// The plan whose field is to be answered by a head.
     plan: PathBuf,
     /// JSON, JSONL or CSV file with ids and labels; may be the records themselves.
-    #[arg(long, value_name = "FILE")]
-    labels: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "prior")]
+    labels: Option<PathBuf>,
+    /// Use no labels: take away from the labels' own probabilities what the prompt prefers, told by texts
+    /// that say nothing or by 200 records.
+    #[arg(long, value_enum, conflicts_with_all = ["labels", "trials", "recall", "read"])]
+    prior: Option<PriorArgument>,
     /// Records as a JSON array, JSONL or CSV [default: the plan's own input].
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
@@ -110,6 +114,16 @@ pub struct CalibrateArguments {
     offline: bool,
 }
 
+/// `--prior`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum PriorArgument {
+    ContentFree,
+    Batch,
+}
+
+/// Records whose mean tells what the prompt prefers.
+const BATCH: usize = 200;
+
 /// `--read`.
 #[derive(Debug, Clone)]
 struct Readings(Vec<Reading>);
@@ -143,11 +157,16 @@ pub fn calibrate(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
             )
         })?;
     let units = FileUnits::open(&plan, &input, &mut |_| {})?;
-    let (artifact, records, _) = read_source(&arguments.labels, None)?;
-    let label_field = arguments.label_field.as_ref().unwrap_or(&field);
-    let id = arguments.id.as_ref().unwrap_or(&plan.input.id);
-    let map: BTreeMap<String, String> = arguments.map.iter().cloned().collect();
-    let labels = read_labels(&artifact.path, &records, id, label_field, &map)?;
+    let labels = match &arguments.labels {
+        Some(path) => {
+            let (artifact, records, _) = read_source(path, None)?;
+            let label_field = arguments.label_field.as_ref().unwrap_or(&field);
+            let id = arguments.id.as_ref().unwrap_or(&plan.input.id);
+            let map: BTreeMap<String, String> = arguments.map.iter().cloned().collect();
+            read_labels(&artifact.path, &records, id, label_field, &map)?
+        }
+        None => Labels::new(),
+    };
     let model = find_model(&arguments.model, arguments.offline)?;
     let (device, numerics) = (arguments.device.into(), arguments.numerics.into());
     let mut infer = local::open(&model, device, numerics, RunnerOptions::default())?;
@@ -166,6 +185,19 @@ pub fn calibrate(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
         group_by: arguments.group_by.as_deref(),
         layers: &layers,
     };
+    if let Some(prior) = arguments.prior {
+        let prior = match prior {
+            PriorArgument::ContentFree => Prior::ContentFree,
+            PriorArgument::Batch => Prior::Batch(BATCH),
+        };
+        let answers = ask_prior(source, prior, arguments.seed, &mut infer, &cancel)?;
+        let labels = bond.labels.clone();
+        let head = Head::from_prior(bond, &answers)?;
+        let file = keep(arguments, &field, &head)?;
+        let text = page::prior(&labels, &answers, &file, arguments.json)?;
+        super::print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     eprintln!("reading the states of {} labelled records", labels.len());
     let gathered = gather(source, &mut infer, &cancel)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -192,22 +224,28 @@ pub fn calibrate(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
     )?;
     let seconds = started.elapsed().as_secs_f64();
     eprintln!("trained in {seconds:.1} s");
-    let bytes = trained.head.to_bytes()?;
-    let out = arguments
-        .out
-        .clone()
-        .unwrap_or_else(|| default_file(&arguments.plan, &field, &bytes));
-    if let Some(parent) = out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent).with_context(|| format!("{}", parent.display()))?;
-    }
-    replace(&out, &bytes)?;
-    let report = page::Report::of(&ground, &trained, &out, bytes.len());
+    let file = keep(arguments, &field, &trained.head)?;
+    let report = page::Report::of(&ground, &trained, &file);
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&report)?,
         false => report.to_string(),
     };
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a head's file and returns its path.
+fn keep(arguments: &CalibrateArguments, field: &str, head: &Head) -> anyhow::Result<PathBuf> {
+    let bytes = head.to_bytes()?;
+    let out = match &arguments.out {
+        Some(out) => out.clone(),
+        None => default_file(&arguments.plan, field, head),
+    };
+    if let Some(parent) = out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).with_context(|| format!("{}", parent.display()))?;
+    }
+    replace(&out, &bytes)?;
+    Ok(out)
 }
 
 fn field_of(plan: &Plan, arguments: &CalibrateArguments) -> anyhow::Result<String> {
@@ -348,8 +386,8 @@ fn recall_of(
 }
 
 /// `heads/PLAN-FIELD-HASH.safetensors`.
-fn default_file(plan: &Path, field: &str, bytes: &[u8]) -> PathBuf {
+fn default_file(plan: &Path, field: &str, head: &Head) -> PathBuf {
     let stem = plan.file_stem().unwrap_or_default().to_string_lossy();
-    let hash = blake3::hash(bytes).to_hex();
+    let hash = blake3::Hash::from_bytes(head.digest()).to_hex();
     Path::new("heads").join(format!("{stem}-{field}-{}.safetensors", &hash[..12]))
 }

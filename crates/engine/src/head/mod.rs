@@ -10,6 +10,7 @@ mod file;
 mod folds;
 mod gram;
 mod logistic;
+mod prior;
 mod rare;
 mod reading;
 mod recall;
@@ -25,7 +26,8 @@ use serde::{Deserialize, Serialize};
 use crate::runner::RecordStates;
 
 pub use examples::Examples;
-pub use folds::split;
+pub use folds::{shuffle, split};
+pub use prior::CONTENT_FREE;
 pub use reading::Reading;
 pub use recall::positives_needed;
 pub use train::{Candidate, HeldOut, Options, RecallTarget, TrainError, Trained, Tried, train};
@@ -113,7 +115,11 @@ impl Head {
         let labels = self.bond.labels.len();
         for part in &self.parts {
             let deep = part.reading.layer().is_some_and(|layer| layer >= layers);
-            let wide = part.vocabulary.is_none() && part.weights.len() != labels * hidden;
+            let width = match part.reading {
+                Reading::Labels => labels,
+                _ => hidden,
+            };
+            let wide = part.vocabulary.is_none() && part.weights.len() != labels * width;
             if deep || wide {
                 return Err(format!(
                     "it reads {} of another shape: the model has {layers} layers of {hidden} numbers",
@@ -247,6 +253,7 @@ pub fn state_of<'s>(
         Reading::Final => row(answer, taps.len()),
         Reading::Mean(layer) => row(&states.mean, place(layer)),
         Reading::Words => None,
+        Reading::Labels => Some(&states.labels[question]),
     }
 }
 

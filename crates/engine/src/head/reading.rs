@@ -17,6 +17,8 @@ pub enum Reading {
     Mean(usize),
     /// The words of the record, by TF-IDF.
     Words,
+    /// The logarithms of the labels' probabilities by their own logits.
+    Labels,
 }
 
 impl Reading {
@@ -24,7 +26,7 @@ impl Reading {
     pub fn layer(self) -> Option<usize> {
         match self {
             Self::Answer(layer) | Self::Mean(layer) => Some(layer),
-            Self::Final | Self::Words => None,
+            Self::Final | Self::Words | Self::Labels => None,
         }
     }
 }
@@ -36,6 +38,7 @@ impl fmt::Display for Reading {
             Self::Final => f.write_str("answer@final"),
             Self::Mean(layer) => write!(f, "mean@{layer}"),
             Self::Words => f.write_str("words"),
+            Self::Labels => f.write_str("labels"),
         }
     }
 }
@@ -50,10 +53,11 @@ impl FromStr for Reading {
             Some(("answer", at)) => layer(at).map(Self::Answer),
             Some(("mean", at)) => layer(at).map(Self::Mean),
             None if text == "words" => Some(Self::Words),
+            None if text == "labels" => Some(Self::Labels),
             _ => None,
         };
         found.ok_or_else(|| {
-            format!("{text:?} is nothing that a head reads; write answer@14, answer@final, mean@14 or words")
+            format!("{text:?} is nothing that a head reads; write answer@14, answer@final, mean@14, words or labels")
         })
     }
 }

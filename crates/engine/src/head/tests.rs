@@ -224,6 +224,35 @@ fn a_head_says_what_a_fit_in_the_plane_of_the_features_says() {
 }
 
 #[test]
+fn a_prior_takes_away_what_the_prompt_prefers_and_nothing_else() {
+    // The prompt says "a" three times as often as it should; records lean by what they are.
+    let lean = |odds: f64| {
+        let shares = [3.0 * odds, 1.0];
+        let sum: f64 = shares.iter().sum();
+        shares.map(|share| share / sum).to_vec()
+    };
+    let neutral = vec![lean(1.0); 3];
+    let head = Head::from_prior(bond(&["a", "b"]), &neutral).unwrap();
+    let mut examples = Examples::default();
+    for (place, odds) in [2.0, 0.5, 1.0].into_iter().enumerate() {
+        let row: Vec<f32> = lean(odds).iter().map(|share| share.ln() as f32).collect();
+        examples.ids.push(place.to_string());
+        examples.class_of.push(0);
+        examples
+            .states
+            .entry(Reading::Labels)
+            .or_default()
+            .push(row);
+    }
+    for (place, want) in [2.0 / 3.0, 1.0 / 3.0, 0.5].into_iter().enumerate() {
+        let got = head.judge_example(&examples, place)[0];
+        assert!((got - want).abs() < 1e-6, "{got} {want}");
+    }
+    assert!(Head::from_prior(bond(&["a", "b"]), &[]).is_err());
+    assert!(Head::from_prior(bond(&["a", "b"]), &[vec![1.0]]).is_err());
+}
+
+#[test]
 fn what_groups_have_to_themselves_is_learned_beside_what_they_share() {
     // In one group the sign of the only feature means the opposite.
     let mut random = Random(44);

@@ -1,5 +1,6 @@
 //! The inner states that a record's score comes with, where layers are tapped.
 
+use super::Score;
 use crate::model::States;
 
 /// States of one record in the tapped layers, f32.
@@ -8,9 +9,14 @@ pub struct RecordStates {
     /// Per question `[taps + 1, hidden]`: the state at the first node of its answer, as it enters each
     /// tapped layer, and at last normed after all layers.
     pub answers: Vec<Vec<f32>>,
+    /// Per question, the logarithm of each label's probability by the labels' own logits.
+    pub labels: Vec<Vec<f32>>,
     /// `[taps, hidden]`: mean over the record's own rows, rubric and answers left out.
     pub mean: Vec<f32>,
 }
+
+/// Probabilities below this count as this.
+const LEAST: f64 = 1e-12;
 
 /// What rows of a record that went before into slots add to its mean.
 #[derive(Default)]
@@ -36,8 +42,8 @@ impl Pool {
         states: &States,
         answers: impl Iterator<Item = usize>,
         place: usize,
-        rows: usize,
-        hidden: usize,
+        (rows, hidden): (usize, usize),
+        scores: &[Score],
     ) -> RecordStates {
         let at = |of: &[f32], row: usize| of[row * hidden..(row + 1) * hidden].to_vec();
         let mut mean: Vec<f32> = states.means.iter().flat_map(|of| at(of, place)).collect();
@@ -47,11 +53,16 @@ impl Pool {
                 *mean = (*mean * rows as f32 + sum) / all;
             }
         }
+        let logs = |score: &Score| -> Vec<f32> {
+            let shares = score.probabilities.iter();
+            shares.map(|&share| share.max(LEAST).ln() as f32).collect()
+        };
         let layers = || states.rows.iter().chain([&states.hidden]);
         RecordStates {
             answers: answers
                 .map(|row| layers().flat_map(|of| at(of, row)).collect())
                 .collect(),
+            labels: scores.iter().map(logs).collect(),
             mean,
         }
     }

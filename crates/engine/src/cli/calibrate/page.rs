@@ -17,7 +17,6 @@ const SHOWN: usize = 5;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     file: String,
-    bytes: usize,
     hash: String,
     backend: String,
     examples: usize,
@@ -57,7 +56,7 @@ struct Recall {
 }
 
 impl Report {
-    pub(super) fn of(ground: &Ground, trained: &Trained, file: &Path, bytes: usize) -> Self {
+    pub(super) fn of(ground: &Ground, trained: &Trained, file: &Path) -> Self {
         let (gathered, bond) = (&ground.gathered, &ground.bond);
         let measure = |held_out| {
             let claims = judgements(gathered, &bond.labels, held_out);
@@ -69,7 +68,6 @@ impl Report {
         let recall = ground.options.recall;
         Self {
             file: file.display().to_string(),
-            bytes,
             hash: blake3::Hash::from_bytes(trained.head.digest())
                 .to_hex()
                 .to_string(),
@@ -103,6 +101,37 @@ impl Report {
             }),
         }
     }
+}
+
+/// What a calibration without labels found: how probable each label is on average.
+pub(super) fn prior(
+    labels: &[String],
+    answers: &[Vec<f64>],
+    file: &Path,
+    json: bool,
+) -> anyhow::Result<String> {
+    let mean = |label: usize| {
+        let sum: f64 = answers.iter().map(|shares| shares[label]).sum();
+        sum / answers.len().max(1) as f64
+    };
+    let means = labels
+        .iter()
+        .enumerate()
+        .map(|(at, label)| (label, mean(at)));
+    if json {
+        let means: std::collections::BTreeMap<_, _> = means.collect();
+        let report = serde_json::json!({ "file": file, "texts": answers.len(), "means": means });
+        return Ok(serde_json::to_string_pretty(&report)?);
+    }
+    let means: Vec<String> = means
+        .map(|(label, share)| format!("{label} {:.1} %", share * 100.0))
+        .collect();
+    Ok(format!(
+        "the prompt prefers, over {} texts: {}\nhead {}",
+        answers.len(),
+        means.join(", "),
+        file.display()
+    ))
 }
 
 fn reads(readings: &[engine::head::Reading]) -> String {
@@ -160,9 +189,8 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "\nhead {} ({} KiB)\nuse it with --head, or head = \"...\" in the plan's [[field]]",
-            self.file,
-            self.bytes.div_ceil(1024)
+            "\nhead {}\nuse it with --head, or head = \"...\" in the plan's [[field]]",
+            self.file
         )
     }
 }
