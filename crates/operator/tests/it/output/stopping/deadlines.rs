@@ -121,8 +121,9 @@ fn in_a_further_pass_what_was_found_in_time_stands_and_the_path_says_what_was_no
     }
     let steps: Vec<&str> = outcome.facts[0].path.iter().map(|s| &*s.outcome).collect();
     assert_eq!(steps, ["answered", "not_run"]);
-    let problems = verify_directory(&home.path().join("run"), None).unwrap();
-    assert!(problems.problems.is_empty(), "{:?}", problems.problems);
+    let report = verify_directory(&home.path().join("run"), None).unwrap();
+    let found: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
