@@ -4,6 +4,8 @@
 //! their states are what the head learns from. Records of equal text are one example: else what is held
 //! out would have been seen. Must not know files of labels, nor how a head is fitted.
 
+pub mod recipe;
+
 use std::collections::{BTreeMap, HashSet};
 
 use operator::OperatorError;
@@ -11,7 +13,7 @@ use operator::Plan;
 use operator::eval::{Judgement, Labels};
 use operator::id::{ContentHash, UnitId};
 use operator::infer::{Answer, CancelFlag, InferJob, Labels as Choices, UnitOutcome};
-use operator::ops::{Place, Units};
+use operator::ops::Units;
 use operator::plan::{StageOp, Turn};
 use operator::survey::past_predicates;
 use operator::text::{UnitText, render_for};

@@ -242,6 +242,22 @@ pub struct Field {
     /// File of a trained head that answers the field, relative to the plan file. Its bytes are part of the
     /// backend's identity, so that its path is no part of the plan's.
     pub head: Option<PathBuf>,
+    /// Labelled records that a head is trained on when the plan runs. What it comes to is part of the
+    /// backend's identity, so that the file is no part of the plan's.
+    pub examples: Option<LabelledExamples>,
+}
+
+/// Labelled records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelledExamples {
+    /// The file, relative to the plan file.
+    pub path: PathBuf,
+    /// Its id field; the plan's where none is named.
+    pub id: Option<String>,
+    /// Its label field.
+    pub label: String,
+    /// Labels that are spelled otherwise there.
+    pub map: BTreeMap<String, String>,
 }
 
 impl Field {

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use engine::calibrate::{Gathered, Prior, Source, ask_prior, gather, turn_of};
-use engine::head::{Bond, Candidate, Head, Options, Reading, RecallTarget, train};
+use engine::calibrate::{Gathered, Prior, Source, ask_prior, gather, recipe, turn_of};
+use engine::head::{Bond, Head, Options, Reading, RecallTarget, train};
 use engine::infer::{LocalInfer, bond};
 use engine::local;
 use engine::runner::RunnerOptions;
@@ -25,11 +25,6 @@ use operator::record::read_source;
 use operator::run_directory::replace;
 
 use super::run::{DeviceArgument, NumericsArgument, find_model};
-
-/// Penalties that are tried, as weights of the squared length of features with a mean square of 1.
-const PENALTIES: [f64; 8] = [0.1, 0.03, 0.01, 0.003, 0.001, 0.000_3, 0.000_1, 0.000_03];
-/// Depths of the layers whose states are read, in percent of all layers.
-const DEPTHS: [usize; 7] = [33, 42, 50, 58, 67, 75, 83];
 
 /// Arguments of `engine calibrate`.
 #[derive(Debug, Args)]
@@ -281,7 +276,7 @@ fn layers_of(arguments: &CalibrateArguments, infer: &LocalInfer) -> anyhow::Resu
     let depth = infer.runner().model().config().layers;
     let mut layers = match arguments.layers.is_empty() {
         false => arguments.layers.clone(),
-        true => DEPTHS.map(|percent| depth * percent / 100).to_vec(),
+        true => recipe::layers(depth),
     };
     let read = arguments.read.iter().flat_map(|readings| &readings.0);
     layers.extend(read.filter_map(|reading| reading.layer()));
@@ -319,41 +314,14 @@ fn options_of(
     };
     let readings = match arguments.read.is_empty() {
         false => arguments.read.iter().map(|of| of.0.clone()).collect(),
-        true => default_readings(layers),
+        true => recipe::readings(layers),
     };
     let own: &[f64] = match bond.group_by {
         Some(_) => &[0.0, 0.3, 1.0],
         None => &[0.0],
     };
-    let candidates = readings.into_iter().flat_map(|readings| {
-        own.iter().map(move |&own| Candidate {
-            readings: readings.clone(),
-            own,
-        })
-    });
-    let options = Options {
-        candidates: candidates.collect(),
-        penalties: PENALTIES.to_vec(),
-        folds: 5,
-        seed: arguments.seed,
-        recall,
-    };
+    let options = recipe::options(readings, own, arguments.seed, recall);
     Ok((bond, options))
-}
-
-/// What heads may read: each layer's answer and mean, all of them, and these with the words.
-fn default_readings(layers: &[usize]) -> Vec<Vec<Reading>> {
-    let pair = |&layer: &usize| vec![Reading::Answer(layer), Reading::Mean(layer)];
-    let all: Vec<Reading> = layers.iter().flat_map(pair).collect();
-    let mut readings: Vec<Vec<Reading>> = layers.iter().map(pair).collect();
-    readings.push(all);
-    let with_words = readings.clone().into_iter().map(|mut readings| {
-        readings.push(Reading::Words);
-        readings
-    });
-    let with_words: Vec<Vec<Reading>> = with_words.collect();
-    readings.extend(with_words);
-    readings
 }
 
 fn recall_of(

@@ -3,6 +3,7 @@
 mod backend;
 mod interrupt;
 mod resume;
+mod trained;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -209,7 +210,7 @@ pub fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let mut directory = RunDirectory::create(&out, env!("CARGO_PKG_VERSION"), options)?;
     let store = open_store(&arguments)?;
     let mut larger = backend::open_larger(&arguments, &plan)?;
-    let mut backend = backend::open(&plan, &arguments, heads)?;
+    let mut backend = backend::open(&plan, &units, &arguments, heads)?;
     let memo = store.as_ref().map(|store| store as &dyn Store);
     let cancel = Arc::new(CancelFlag::new());
     interrupt::watch(&cancel)?;

@@ -103,8 +103,20 @@ pub(super) struct FieldFile {
     pub(super) reasons: Vec<Spanned<LabelFile>>,
     pub(super) scaffold: Option<String>,
     pub(super) head: Option<PathBuf>,
+    pub(super) examples: Option<Spanned<ExamplesFile>>,
     #[serde(default)]
     pub(super) requires: Vec<Spanned<String>>,
+}
+
+/// Labelled records that a head is trained on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExamplesFile {
+    pub(super) path: PathBuf,
+    pub(super) id: Option<String>,
+    pub(super) label: Option<String>,
+    #[serde(default)]
+    pub(super) map: BTreeMap<String, Spanned<LabelText>>,
 }
 
 #[derive(Debug, Deserialize)]

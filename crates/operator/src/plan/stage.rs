@@ -294,6 +294,7 @@ impl Plan {
             scaffold: format!("{stage}: "),
             requires: Vec::new(),
             head: None,
+            examples: None,
         };
         let (fields, evidence) = (vec![field], EvidenceMode::None);
         let questions = super::wording::questions(&fields, evidence);
@@ -335,6 +336,7 @@ impl Plan {
                     scaffold: format!("{}: ", stage.name),
                     requires: Vec::new(),
                     head: None,
+                    examples: None,
                 };
                 (&select.rubric, vec![field], EvidenceMode::None)
             }

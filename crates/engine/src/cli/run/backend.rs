@@ -9,11 +9,12 @@ use engine::local;
 use engine::models::{self, Environment, LocalModel, TerminalReporter};
 use engine::runner::{Reuse, RunnerOptions};
 use operator::infer::Infer;
+use operator::ops::Units;
 use operator::plan::{AUDIT_STAGE, AuditSpec, Auditor};
 use operator::replay::Replay;
 use operator::{OperatorError, Plan};
 
-use super::{ReuseArgument, RunArguments};
+use super::{ReuseArgument, RunArguments, trained};
 
 /// The heads of the plan's fields and of the command line.
 pub(in crate::cli) fn load_heads(plan: &Plan, named: &[PathBuf]) -> anyhow::Result<Vec<Head>> {
@@ -42,6 +43,7 @@ fn check_heads(plan: &Plan, heads: &Heads) -> anyhow::Result<()> {
 /// The model with its heads, or a recording.
 pub(super) fn open(
     plan: &Plan,
+    units: &dyn Units,
     arguments: &RunArguments,
     heads: Vec<Head>,
 ) -> anyhow::Result<Box<dyn Infer>> {
@@ -51,7 +53,20 @@ pub(super) fn open(
     if arguments.batch_tokens == 0 {
         anyhow::bail!("--batch-tokens 0: a forward holds at least one token");
     }
-    let infer = load(&arguments.model, arguments)?.with_heads(heads)?;
+    let mut infer = load(&arguments.model, arguments)?;
+    let kept = match arguments.no_store {
+        true => None,
+        false => Some(Environment::from_process()?.cache_dir.join("heads")),
+    };
+    let mut heads = heads;
+    heads.extend(trained::heads(
+        plan,
+        units,
+        &mut infer,
+        kept.as_deref(),
+        arguments.quiet,
+    )?);
+    let infer = infer.with_heads(heads)?;
     check_heads(plan, infer.heads())?;
     Ok(Box::new(infer))
 }

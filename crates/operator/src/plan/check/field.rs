@@ -1,12 +1,14 @@
 //! Fields: their names, labels and reason codes.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use toml::Spanned;
 
 use super::{Fault, plain_name, unique};
-use crate::plan::file::{FieldFile, LabelFile, Share};
-use crate::plan::{Field, Label, REASON_SUFFIX};
+use crate::nearest::suggest;
+use crate::plan::file::{ExamplesFile, FieldFile, LabelFile, Share};
+use crate::plan::{Field, Label, LabelledExamples, REASON_SUFFIX};
 
 const LABELS_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 64;
@@ -46,6 +48,14 @@ pub(super) fn field(spanned: &Spanned<FieldFile>) -> Result<Field, Fault> {
             "scaffold of field {name:?} must be one line of text"
         )));
     }
+    let examples = match &file.examples {
+        Some(given) if file.head.is_some() => {
+            let problem = format!("field {name:?} has a head and examples for one; remove either");
+            return Err((given.span(), problem));
+        }
+        Some(given) => Some(examples(given, name, &labels)?),
+        None => None,
+    };
     let share =
         |share: &Option<Spanned<Share>>| share.as_ref().map_or(0, |share| share.get_ref().0);
     Ok(Field {
@@ -58,6 +68,33 @@ pub(super) fn field(spanned: &Spanned<FieldFile>) -> Result<Field, Fault> {
         scaffold,
         requires: super::unit::requires(file)?,
         head: file.head.clone(),
+        examples,
+    })
+}
+
+/// What a head is to be trained on; its labels are the field's.
+fn examples(
+    file: &Spanned<ExamplesFile>,
+    name: &str,
+    labels: &[Label],
+) -> Result<LabelledExamples, Fault> {
+    let given = file.get_ref();
+    let mut map = BTreeMap::new();
+    for (from, to) in &given.map {
+        let label = &to.get_ref().0;
+        let known: Vec<&str> = labels.iter().map(|label| label.name.as_str()).collect();
+        if !known.contains(&label.as_str()) {
+            let near = suggest(label, &known);
+            let problem = format!("examples of field {name:?}: map: unknown label {label:?}{near}");
+            return Err((to.span(), problem));
+        }
+        map.insert(from.clone(), label.clone());
+    }
+    Ok(LabelledExamples {
+        path: given.path.clone(),
+        id: given.id.clone(),
+        label: given.label.clone().unwrap_or_else(|| name.to_owned()),
+        map,
     })
 }
 
