@@ -340,6 +340,9 @@ fn joined(grams: &BTreeMap<Reading, Gram>, examples: &Examples, candidate: &Cand
     gram
 }
 
+/// Examples that a fit had not seen, each with its scores.
+type Scored = Vec<(usize, Vec<f64>)>;
+
 /// A candidate at its best penalty, with the scores of every example by a fit that had not seen it.
 struct Validated {
     tried: Tried,
@@ -354,7 +357,7 @@ fn validate(
     candidate: &Candidate,
     options: &Options,
 ) -> Validated {
-    let folds: Vec<Vec<Vec<(usize, Vec<f64>)>>> = (0..options.folds)
+    let folds: Vec<Vec<Scored>> = (0..options.folds)
         .into_par_iter()
         .map(|fold| {
             let (held, learned): (Vec<usize>, Vec<usize>) =
