@@ -10,10 +10,10 @@ use operator::OperatorError;
 use operator::Plan;
 use operator::eval::{Judgement, Labels};
 use operator::id::{ContentHash, UnitId};
+use operator::index::{Indexes, UnitRows};
 use operator::infer::{Answer, CancelFlag, InferJob, Labels as Choices, UnitOutcome};
-use operator::ops::{Place, Units};
+use operator::ops::{Place, Placed, Route, Units, prefilter};
 use operator::plan::{StageOp, Turn};
-use operator::survey::{SurveyOptions, survey};
 use operator::text::{UnitText, render_for};
 use thiserror::Error;
 
@@ -91,6 +91,11 @@ pub fn turn_of(plan: &Plan, field: &str) -> Result<Turn, CalibrateError> {
         path: plan.path.clone(),
         problem,
     };
+    if !plan.unit.is_plain() {
+        let units =
+            "heads are trained for plans whose units are records; this one has parts or groups";
+        return Err(problem(units.to_owned()));
+    }
     if plan.field(field).is_none() {
         let known: Vec<&str> = plan.fields.iter().map(|field| &*field.name).collect();
         let known = known.join(", ");
@@ -353,16 +358,20 @@ fn drawn(source: Source<'_>, count: usize, seed: u64) -> Result<Vec<UnitText>, C
     Ok(taken.map(|place| texts[place].clone()).collect())
 }
 
-/// Where the records lie that the plan's first stage would ask about.
+/// Where the records lie that the plan's predicates leave to the model.
 fn asked_of(plan: &Plan, units: &dyn Units) -> Result<Vec<Place>, CalibrateError> {
-    let options = SurveyOptions {
-        limit: None,
-        clock: &|| 0,
-        gauge: None,
-        larger: None,
-        store: None,
-    };
-    Ok(survey(plan, units, &options)?.1)
+    let indexes = Indexes::compute(plan, &UnitRows(units), &|| 0)?;
+    let mut asked = Vec::new();
+    units.visit(&mut |placed| {
+        if let Placed::Unit(unit, place) = placed
+            && unit.skip.is_none()
+            && matches!(prefilter(plan, &unit, &indexes), Route::Model { .. })
+        {
+            asked.push(place);
+        }
+        Ok(())
+    })?;
+    Ok(asked)
 }
 
 /// What held-out probabilities claim, in the form in which facts are evaluated.

@@ -283,7 +283,7 @@ fn what_cannot_be_calibrated_says_what_is_needed() {
     refuse(
         &few,
         &[],
-        &["has 3 labelled records", "4 or more are needed"],
+        &["has 3 labelled records", "5 or more are needed"],
     );
     refuse(&wrong, &[], &["\"never\"", "yes, no", "--map never=LABEL"]);
     refuse(
