@@ -93,6 +93,11 @@ pub fn turn_of(plan: &Plan, field: &str) -> Result<Turn, CalibrateError> {
         path: plan.path.clone(),
         problem,
     };
+    if !plan.unit.is_plain() {
+        let units =
+            "heads are trained for plans whose units are records; this one has parts or groups";
+        return Err(problem(units.to_owned()));
+    }
     if plan.field(field).is_none() {
         let known: Vec<&str> = plan.fields.iter().map(|field| &*field.name).collect();
         let known = known.join(", ");

@@ -171,6 +171,7 @@ pub fn past_predicates(
     let mut past = Vec::new();
     units.visit(&mut |placed| {
         if let Placed::Unit(unit, place) = placed
+            && unit.skip.is_none()
             && let Route::Model { .. } = ladder.route(plan, &unit, &indexes, clock)
         {
             past.push(place);
