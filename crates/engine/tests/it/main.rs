@@ -14,6 +14,7 @@ mod packing;
 mod plan;
 mod real_model;
 mod reference;
+mod resume;
 mod selectors;
 mod store;
 mod summary;
