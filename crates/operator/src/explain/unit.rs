@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::standing::{Standing, standings};
 use crate::column::ColumnValue;
 use crate::coverage::Counts;
-use crate::fact::{Evidence, Fact, FieldValue, Status};
+use crate::fact::{Evidence, Fact, FieldValue, Status, Step};
 use crate::fold::{Hashes, NodeRecord, Reducer, UnitRef};
 use crate::id::{ContentHash, UnitId};
 use crate::infer::UnitUsage;
@@ -38,6 +38,8 @@ pub struct UnitExplanation {
     pub reason: Option<String>,
     /// Status, stage and reason in words.
     pub why: String,
+    /// What each stage made of it, in order; empty in a plan of one stage.
+    pub steps: Vec<Step>,
     /// Its decided values by field; those of an abstention count nowhere.
     pub values: BTreeMap<String, FieldValue>,
     /// Its columns.
@@ -123,6 +125,7 @@ pub fn explain_unit(run: &RecordedRun, fact: &Fact) -> UnitExplanation {
         stage: fact.stage.clone(),
         reason: fact.reason.clone(),
         why: tell(fact),
+        steps: fact.path.clone(),
         values: fact.values.clone(),
         columns: fact.columns.clone(),
         evidence: fact.evidence.clone(),

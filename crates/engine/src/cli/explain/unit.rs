@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use operator::column::ColumnValue;
 use operator::explain::{Lack, NodeStep, Role, Standing, UnitExplanation};
-use operator::fact::FieldValue;
+use operator::fact::{FieldValue, Step};
+use operator::plan::AUDIT_STAGE;
 
 use crate::cli::words::{
     clip, cost, coverage, ended, entry, indented, item, number, share, short, span,
@@ -46,10 +47,16 @@ pub fn render(out: &mut String, unit: &UnitExplanation) {
         entry(out, "clipped", &text);
     }
     entry(out, "answered by", &answered(unit));
+    if !unit.steps.is_empty() {
+        let _ = writeln!(out, "stages");
+        for step in &unit.steps {
+            item(out, &step.stage, &told(step));
+        }
+    }
     if !unit.values.is_empty() {
         let _ = writeln!(out, "values");
         for (field, value) in &unit.values {
-            item(out, field, &decided(value));
+            item(out, field, &decided(value, &unit.stage));
         }
     }
     if !unit.columns.is_empty() {
@@ -111,9 +118,41 @@ fn answered(unit: &UnitExplanation) -> String {
     }
 }
 
-fn decided(value: &FieldValue) -> String {
+/// What a stage made of a unit, and who answered there.
+fn told(step: &Step) -> String {
+    let mut text = step.outcome.clone();
+    for (field, value) in &step.values {
+        let ppm = value
+            .probability_ppm
+            .map_or_else(String::new, |ppm| format!(" {}", share(ppm)));
+        // A selector's choice stands under the stage's own name.
+        if *field == step.stage {
+            text.push_str(&format!(" ({}{ppm})", value.label));
+        } else {
+            text.push_str(&format!("; {field} {}{ppm}", value.label));
+        }
+    }
+    if let Some(hash) = &step.observed {
+        text.push_str(&format!(" a text that hashes to {}", short(hash)));
+    }
+    if let Some(backend) = &step.backend {
+        let how = match (&step.same_as, step.remembered) {
+            (Some(same), _) => format!(", as of {same}, whose text is the same"),
+            (None, true) => String::from(", remembered"),
+            (None, false) => String::new(),
+        };
+        text.push_str(&format!(" (by {backend}{how})"));
+    }
+    text
+}
+
+fn decided(value: &FieldValue, stage: &str) -> String {
     let Some(ppm) = value.probability_ppm else {
-        return format!("{} (set by a predicate, certain)", value.label);
+        let by = match stage {
+            AUDIT_STAGE => "the audit",
+            _ => "a predicate",
+        };
+        return format!("{} (set by {by}, certain)", value.label);
     };
     let mut text = format!("{} {}", value.label, share(ppm));
     if let Some(margin) = value.margin_ppm {
