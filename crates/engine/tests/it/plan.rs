@@ -67,8 +67,14 @@ fn counts(rungs: &Value) -> Vec<(String, u64, u64, u64, u64)> {
 #[test]
 fn the_fixtures_numbers_are_known_before_a_run_and_the_run_has_them() {
     let planned = Planned::new();
-    let plan = fixture("plans/auth-blockers.toml");
-    let plan = plan.to_str().unwrap();
+    // Without its examples: a head is trained by the run, which what is known before it does not have.
+    let text = std::fs::read_to_string(fixture("plans/auth-blockers.toml")).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("examples = "));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let input = fixture("issues-1000.json");
+    let text = text.replace("../issues-1000.json", input.to_str().unwrap());
+    let plan = planned.place.write("plain.toml", text);
+    let plan = plan.as_str();
     let outlook = planned.plan(plan, &[]);
     let golden = [
         ("closed", 1_000, 0, 330, 670),
