@@ -18,18 +18,14 @@ fn runner(home: &Path, program: &str, args: &str, more: &str) -> Plan {
 fn an_argument_is_one_argument_whatever_it_contains() {
     let home = tempfile::tempdir().unwrap();
     let plan = runner(home.path(), "printf", r#"["<%s>", "{key}", "end"]"#, "");
-    for value in [
-        "a b",
-        "$(id)",
-        "`id`; ls",
-        "*",
-        "-n",
-        "\"q\" 'r'",
-        "&& echo",
-    ] {
+    for value in ["a b", "$(id)", "`id`; ls", "*", "\"q\" 'r'", "&& echo"] {
         let outcome = ask_one(&plan, value);
         assert_eq!(body(&outcome), format!("<{value}><end>"));
     }
+    // A value must not become an option, unless the plan has said that options are over.
+    assert_eq!(kind(&ask_one(&plan, "-n")), "denied");
+    let closed = runner(home.path(), "printf", r#"["--", "<%s>", "{key}"]"#, "");
+    assert_eq!(body(&ask_one(&closed, "-n")), "<-n>");
 }
 
 #[test]
