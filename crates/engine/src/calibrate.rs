@@ -14,7 +14,7 @@ use operator::eval::{Judgement, Labels};
 use operator::id::{ContentHash, UnitId};
 use operator::infer::{Answer, CancelFlag, InferJob, Labels as Choices, UnitOutcome};
 use operator::ops::Units;
-use operator::plan::{StageOp, Turn};
+use operator::plan::{Granularity, StageOp, Turn};
 use operator::survey::past_predicates;
 use operator::text::{UnitText, render_for};
 use thiserror::Error;
@@ -93,7 +93,8 @@ pub fn turn_of(plan: &Plan, field: &str) -> Result<Turn, CalibrateError> {
         path: plan.path.clone(),
         problem,
     };
-    if !plan.unit.is_plain() {
+    // Where records are widened, the first look at them is still a look at records.
+    if !matches!(plan.unit.kind, Granularity::Record | Granularity::Adaptive) {
         let units =
             "heads are trained for plans whose units are records; this one has parts or groups";
         return Err(problem(units.to_owned()));
